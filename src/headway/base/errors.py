@@ -1,0 +1,47 @@
+"""What a user can put right, said in one message: what, where, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake in the input that the user can put right; the command line exits with code 2.
+
+    `what` says what is wrong in one sentence without a full stop, `where` the file and line or
+    the key, `todo` what to do about it.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
+        self.what, self.where, self.todo = what, where, todo
+        place = f"{where}: " if where else ""
+        advice = f"; {todo}" if todo else ""
+        super().__init__(f"{place}{what}{advice}")
+
+
+class Interrupted(Exception):
+    """The run was asked to stop (Ctrl-C or SIGTERM) and has saved its state.
+
+    `signal` is the signal's number: the command line exits with 128 + `signal`, as shells do.
+    """
+
+    def __init__(self, signal: int, message: str) -> None:
+        self.signal = signal
+        super().__init__(message)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that `word` most likely meant, or None if nothing is near."""
+    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def unknown(kind: str, word: str, choices: Iterable[str], *, where: str | None = None) -> UserError:
+    """A UserError for a name that does not exist, naming the nearest one and all the others."""
+    known = sorted(choices)
+    near = nearest(word, known)
+    todo = f"did you mean '{near}'? " if near else ""
+    return UserError(
+        f"unknown {kind} '{word}'", where=where, todo=f"{todo}known: {', '.join(known)}"
+    )

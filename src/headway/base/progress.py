@@ -1,0 +1,86 @@
+"""Progress that a person can follow: a live line on a terminal, a rare plain line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+PLAIN_EVERY_S = 30.0  # without a terminal, a line that often is enough to see life in a log
+
+
+def console() -> Console:
+    """Where messages go: standard error, so that results on standard output stay clean."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Steps:
+    """Counts `total` units of work of the name `what`; shows rate, time left and a free text.
+
+    On a terminal it is a live bar; elsewhere a plain line every 30 seconds.
+    """
+
+    def __init__(self, what: str, total: int, *, done: int = 0, unit: str = "steps") -> None:
+        self.what, self.total, self.done, self.unit = what, total, done, unit
+        self.first = done
+        self.started = self.spoke = time.monotonic()
+        self.console = console()
+        self.live = self.console.is_terminal
+        self.bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.live,
+            transient=True,
+        )
+        self.task = self.bar.add_task(what, total=total, completed=done, text="")
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.bar.stop()
+
+    def advance(self, units: int = 1, text: str = "") -> None:
+        """`units` more are done; `text` tells how it goes (loss, tokens/s)."""
+        self.done += units
+        self.bar.update(self.task, completed=self.done, text=text)
+        now = time.monotonic()
+        if not self.live and now - self.spoke >= PLAIN_EVERY_S:
+            self.spoke = now
+            rate = (self.done - self.first) / (now - self.started)
+            left = (self.total - self.done) / rate if rate else 0.0
+            line = f"{self.what}: {self.done}/{self.total} {self.unit}  {text}  {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        if self.live:
+            self.bar.console.print(line, markup=False)
+        else:
+            print(line, file=sys.stderr, flush=True)

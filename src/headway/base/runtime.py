@@ -1,0 +1,114 @@
+"""The machine that we run on: device, memory allocator, threads, what to record about it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from headway.base.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h> of glibc
+_LARGEST = 2**31 - 1
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """The torch device of that name; `auto` takes CUDA, then MPS, then the CPU.
+
+    Raises UserError if the name is unknown or this machine has no such device.
+    """
+    import torch
+
+    kind = name.partition(":")[0]
+    if kind not in DEVICES:
+        raise UserError(f"unknown device '{name}'", todo=f"use one of {', '.join(DEVICES)}")
+    here = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if kind == "auto":
+        return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if here[kind]))
+    if not here[kind]:
+        raise UserError(f"this machine has no {kind} device", todo="use --device auto")
+    return torch.device(name)
+
+
+def keep_pages() -> bool:
+    """Ask glibc to keep freed memory: fresh pages at every step cost more than the arithmetic.
+
+    True if the C library has the switch (Linux with glibc); elsewhere nothing is done.
+    """
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        set_option = libc.mallopt
+    except (OSError, AttributeError):
+        return False
+    done = [
+        set_option(option, _LARGEST)
+        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
+    ]
+    return all(done)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine and git revision, for `environment.json`."""
+    import torch
+
+    packages = ("headway", "torch", "numpy", "tokenizers", "safetensors", "babel", "num2words")
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "packages": versions,
+        "platform": platform.platform(),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerators": [
+            torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
+        ],
+        "git": _git_revision(),
+        "command": sys.argv,
+    }
+
+
+def processor() -> str:
+    """The name of the processor, as the system gives it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _git_revision() -> str | None:
+    """The revision of the source tree that this package runs from, or None."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    try:
+        answer = subprocess.run(
+            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() or None if answer.returncode == 0 else None
