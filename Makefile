@@ -1,0 +1,54 @@
+# Set up, run, test. Every target works from a fresh clone; GNU make 3.81 is enough.
+#   make demo    train three small translators on a CPU and write runs/demo/report.html
+#   make test    install everything in the lock and run the tests
+#   make lint    ruff, mypy, import rules
+#   make docs    build the documentation into site/
+#   make clean   remove .venv and what was built; runs/ stays
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+CORE := .venv/installed-core
+FULL := .venv/installed-full
+
+.PHONY: demo test lint docs clean
+
+demo: $(CORE)
+	$(BIN)/headway demo
+
+test: $(FULL)
+	PYTHONWARNDEFAULTENCODING=1 $(BIN)/python -m pytest
+
+lint: $(FULL)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: $(FULL)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf .venv build dist site src/headway.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo 'Headway needs Python 3.11, 3.12 or 3.13 and "$(PYTHON)" is not one of them.' \
+	       'Name one: make PYTHON=python3.12 demo' >&2; exit 2; }
+	@echo 'Making .venv ...'
+	@$(PYTHON) -m venv .venv \
+	  || { rm -rf .venv; echo 'Could not make .venv; on Debian and Ubuntu install the package' \
+	       'python3-venv first.' >&2; exit 2; }
+
+# The stamps say what is installed; a changed lock or pyproject.toml installs again.
+$(CORE): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'Installing what Headway needs into .venv (torch is large: this can take minutes) ...'
+	@$(PIP) install --constraint requirements.lock --editable .
+	@touch $@
+
+$(FULL): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'Installing everything in requirements.lock into .venv (torch is large) ...'
+	@$(PIP) install --requirement requirements.lock
+	@$(PIP) install --no-deps --editable .
+	@touch $(CORE) $@
