@@ -1,0 +1,129 @@
+"""What a model is made of, as data: the rows of which every landmark model is one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from headway.settings.base import Settings
+
+Score = Literal["dot", "scaled_dot", "bilinear", "low_rank_bilinear", "additive"]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class StackSettings(Settings):
+    """One stack of Transformer blocks, without its depth: what all its layers share.
+
+    `norm` "layer" has the variance inside the root, "lecture" divides by σ + ε; `order` "post" is
+    the original's, "pre" GPT-2's. `n_kv_heads` fewer than `n_heads` groups the query heads.
+    `residual = false` and `norm = "none"` exist for studies of what they are for.
+    """
+
+    d_model: PositiveInt
+    d_feed_forward: PositiveInt
+    n_heads: PositiveInt
+    n_kv_heads: PositiveInt | None = None
+    d_head: PositiveInt | None = None
+    bias: bool = True
+    score: Score = "scaled_dot"
+    score_rank: PositiveInt | None = None
+    norm: Literal["layer", "lecture", "rms", "none"] = "layer"
+    norm_eps: PositiveFloat = 1e-5
+    order: Literal["pre", "post"] = "post"
+    residual: bool = True
+    feed_forward: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "relu"
+    positions: Literal["none", "learned", "sinusoidal", "rotary"] = "sinusoidal"
+    rotary_theta: PositiveFloat = 10_000.0
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.0
+
+    @property
+    def head_width(self) -> int:
+        """K: the width of one head."""
+        return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """G: the number of key/value heads."""
+        return self.n_kv_heads or self.n_heads
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.d_head is None and self.d_model % self.n_heads:
+            raise ValueError(
+                f"n_heads = {self.n_heads} does not divide d_model = {self.d_model}: "
+                "choose a divisor or set d_head"
+            )
+        if self.n_heads % self.kv_heads:
+            raise ValueError(
+                f"n_heads = {self.n_heads} is not a multiple of n_kv_heads = {self.kv_heads}"
+            )
+        if self.positions == "rotary" and self.head_width % 2:
+            raise ValueError(
+                f"rotary positions turn pairs: the head width {self.head_width} must be even"
+            )
+        _check_rank(self.score, self.score_rank)
+        return self
+
+
+class TransformerSettings(StackSettings):
+    """The encoder–decoder of "Attention Is All You Need" (Vaswani et al., 2017).
+
+    `tie` says which embedding matrices are one: "none", "output" (target embedding and output
+    projection), "all" (both embeddings and the output; needs a joint tokeniser).
+    """
+
+    kind: Literal["transformer"] = "transformer"
+    n_encoder_layers: PositiveInt
+    n_decoder_layers: PositiveInt
+    max_length: PositiveInt = 512
+    tie: Literal["none", "output", "all"] = "all"
+
+
+class RecurrentSettings(Settings):
+    """The recurrent encoder–decoder (Cho et al., 2014; Bahdanau et al., 2015; Luong et al., 2015).
+
+    `score` "none" leaves the decoder with the encoder's last state alone; any other score gives it
+    attention over the encoder's "states" or over the source "embeddings".
+    """
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Literal["gru", "lstm"] = "gru"
+    d_embedding: PositiveInt = 128
+    d_hidden: PositiveInt = 256
+    n_layers: PositiveInt = 1
+    bidirectional: bool = True
+    score: Literal["none"] | Score = "none"
+    score_rank: PositiveInt | None = None
+    attend_over: Literal["states", "embeddings"] = "states"
+    dropout: Rate = 0.1
+    max_length: PositiveInt = 512
+    tie: Literal["none", "output", "all"] = "none"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.bidirectional and self.d_hidden % 2:
+            raise ValueError(
+                f"d_hidden = {self.d_hidden} must be even: each direction has half of it"
+            )
+        d_keys = self.d_hidden if self.attend_over == "states" else self.d_embedding
+        if self.score in ("dot", "scaled_dot") and d_keys != self.d_hidden:
+            raise ValueError(
+                f"the score '{self.score}' compares vectors of one width: d_hidden = "
+                f"{self.d_hidden} but the embeddings have {d_keys}; choose another score"
+            )
+        _check_rank(self.score, self.score_rank)
+        return self
+
+
+def _check_rank(score: str, rank: NonNegativeInt | None) -> None:
+    if score == "low_rank_bilinear" and rank is None:
+        raise ValueError("the score 'low_rank_bilinear' needs score_rank")
+    if score in ("dot", "scaled_dot", "bilinear", "none") and rank is not None:
+        raise ValueError(f"score_rank has no meaning for the score '{score}'")
+
+
+ModelSettings = Annotated[
+    TransformerSettings | RecurrentSettings, Field(discriminator="kind")
+]

@@ -1,0 +1,71 @@
+"""How a model is trained and judged."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import model_validator
+
+from headway.settings.base import Settings
+from headway.settings.model import Rate
+
+Metric = Literal["loss", "bleu", "chrf", "exact_match", "token_accuracy"]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class TrainSettings(Settings):
+    """One optimiser step sees `accumulate` batches of at most `batch_tokens` tokens a side.
+
+    `learning_rate` is the peak, reached after `warmup` steps. `inverse_sqrt` falls as 1/√step
+    from there (Vaswani et al., 2017, section 5.3), `cosine` and `linear` reach `final_rate` × peak
+    at the last step, `wsd` stays at the peak and falls linearly over the last `decay` share of the
+    steps. `dtype` "auto" becomes what a probe on this machine finds faster.
+    """
+
+    steps: PositiveInt
+    batch_tokens: PositiveInt = 4096
+    accumulate: PositiveInt = 1
+    optimizer: Literal["adam", "adamw"] = "adam"
+    learning_rate: PositiveFloat = 1e-3
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant", "wsd"] = "inverse_sqrt"
+    warmup: NonNegativeInt = 1000
+    final_rate: Fraction = 0.0
+    decay: Fraction = 0.2
+    betas: Annotated[list[Rate], Field(min_length=2, max_length=2)] = [0.9, 0.98]
+    eps: PositiveFloat = 1e-9
+    weight_decay: NonNegativeFloat = 0.0
+    label_smoothing: Rate = 0.1
+    clip: NonNegativeFloat = 1.0
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    log_every: PositiveInt = 50
+    evaluate_every: PositiveInt = 1000
+    save_every: PositiveInt = 1000
+    keep: PositiveInt = 2
+
+    @model_validator(mode="after")
+    def _decays(self) -> Self:
+        if self.optimizer == "adam" and self.weight_decay:
+            raise ValueError(
+                "weight_decay is for optimizer = 'adamw': in adam it would be a penalty in the "
+                "gradient, scaled by the step sizes"
+            )
+        return self
+
+
+class EvaluateSettings(Settings):
+    """How translations are made and judged during training and at its end.
+
+    The first `lines` of the validation part are translated greedily at each evaluation, and the
+    best weights by `metric` are kept; the test part is translated with `beam` at the end.
+    `length_penalty` is α of Wu et al. 2016, equation 14. A translation is at most
+    `max_ratio` × source tokens + 10 long.
+    """
+
+    metric: Metric = "loss"
+    lines: PositiveInt = 500
+    samples: NonNegativeInt = 3
+    beam: PositiveInt = 4
+    length_penalty: NonNegativeFloat = 0.6
+    max_ratio: PositiveFloat = 2.0
+    batch_tokens: PositiveInt = 4096
