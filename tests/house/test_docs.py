@@ -1,0 +1,155 @@
+"""Every command and every Python block of the README and of docs/ runs as it is written there.
+
+The convention, for each page: blocks fenced as `console` (lines that begin with `$ `, carried on by
+lines that begin with `> `; anything else is output) and as `python` run in order, in one empty
+folder, with `.venv` in it. `make` lines need the clone itself, so only their targets are checked.
+Blocks fenced as `text`, `toml`, `json` and the like are for reading. No other shell fence exists,
+so that no command escapes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<kind>[^\s`]*).*$")
+READ_ONLY = {"text", "toml", "json", "html", "yaml", "mermaid", "diff", "makefile"}
+SECONDS_A_PAGE = 120
+
+
+def blocks(page: str) -> Iterator[tuple[str, list[str]]]:
+    """The fenced blocks of a page, in order: kind and lines, without the fence's indentation."""
+    opening, kind, lines = None, "", []
+    for line in page.splitlines():
+        match = FENCE.match(line)
+        if opening is None and match:
+            opening, kind, lines = match, match["kind"], []
+        elif opening is not None and match and match["fence"].startswith(opening["fence"]):
+            yield kind, lines
+            opening = None
+        elif opening is not None:
+            lines.append(line.removeprefix(opening["indent"]))
+    if opening is not None:
+        raise ValueError(f"a fence is never closed: {opening[0]}")
+
+
+def commands(lines: list[str]) -> Iterator[str]:
+    """The commands of a console block, continuation lines joined; output is left out."""
+    command: list[str] = []
+    for line in lines:
+        if line.startswith("$ "):
+            if command:
+                yield "\n".join(command)
+            command = [line[2:]]
+        elif command and (line.startswith("> ") or line == ">"):
+            command.append(line[2:])
+        elif command:
+            yield "\n".join(command)
+            command = []
+    if command:
+        yield "\n".join(command)
+
+
+def script(page: str, python_files: Path) -> tuple[str, set[str]]:
+    """The page as one bash script, and the make targets that it names.
+
+    Python blocks are written to `python_files`. Raises ValueError for a fence of unknown kind.
+    """
+    steps, targets = [], set()
+    for number, (kind, lines) in enumerate(blocks(page), 1):
+        if kind == "python":
+            file = python_files / f"block{number}.py"
+            file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            steps.append(f"python '{file}'")
+        elif kind == "console":
+            for command in commands(lines):
+                if command.split()[0] == "make":
+                    targets |= {word for word in command.split()[1:] if "=" not in word}
+                else:
+                    steps.append(command)
+        elif kind not in READ_ONLY:
+            raise ValueError(f"block {number} is fenced as '{kind}'")
+    return "\n".join(steps), targets
+
+
+def run(steps: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / ".venv").symlink_to(sys.prefix)
+    environment = {key: value for key, value in os.environ.items() if key != "HEADWAY_DATA"} | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "NO_COLOR": "1",
+    }
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", steps],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        timeout=SECONDS_A_PAGE,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_runs_as_written(page: Path, tmp_path: Path) -> None:
+    folder, python_files = tmp_path / "page", tmp_path / "python"
+    folder.mkdir()
+    python_files.mkdir()
+    steps, targets = script(page.read_text(encoding="utf-8"), python_files)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert targets <= set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    if steps:
+        result = run(steps, folder)
+        assert result.returncode == 0, f"{steps}\n--- said:\n{result.stdout}"
+
+
+SAMPLE = """
+1. In a list:
+
+   ```console
+   $ printf '%s\\n' one two \\
+   >   three > words.txt
+   this is output
+   $ make demo PYTHON=python3.12
+   $ cat <<'END' >> words.txt
+   > four
+   > END
+   ```
+
+```text
+$ false
+```
+
+~~~python
+assert open("words.txt", encoding="utf-8").read().split() == ["one", "two", "three", "four"]
+print("seen")
+~~~
+"""
+
+
+def test_the_runner_runs_what_a_page_says(tmp_path: Path) -> None:
+    steps, targets = script(SAMPLE, tmp_path)
+    result = run(steps, tmp_path)
+    assert (result.returncode, result.stdout, targets) == (0, "seen\n", {"demo"})
+
+
+def test_the_runner_stops_at_the_first_failure(tmp_path: Path) -> None:
+    steps, _ = script("```console\n$ false | cat\n$ echo late\n```\n", tmp_path)
+    result = run(steps, tmp_path)
+    assert result.returncode != 0
+    assert "late" not in result.stdout
+
+
+@pytest.mark.parametrize("page", ["```bash\nls\n```", "```\nls\n```", "```console\n$ ls"])
+def test_no_command_escapes_the_runner(page: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="fence"):
+        script(page, tmp_path)
