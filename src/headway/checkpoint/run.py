@@ -1,0 +1,142 @@
+"""The run folder: what a recipe becomes, and all that opening it again needs."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headway.base.errors import UserError, unknown
+from headway.base.files import Records, atomic_file, read_json, to_json, write_atomic
+from headway.checkpoint.weights import read_tensors, write_tensors
+
+FORMAT = 1  # of run folders and their checkpoints; a change of what is on the disk adds one
+RECIPE, CONFIG, ENVIRONMENT = "recipe.toml", "config.json", "environment.json"
+WEIGHTS, METRICS, CHECKPOINTS = "model.safetensors", "metrics.jsonl", "checkpoints"
+
+
+class RunFolder:
+    """A run on the disk. Making the object touches nothing; `create` starts a run, the rest opens.
+
+    `path` is the folder, `metrics` the records of its progress, `checkpoints` the folder of its
+    steps. What a call reads is checked then: each raises UserError saying what is wrong.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.metrics = Records(self.path / METRICS)
+        self.checkpoints = self.path / CHECKPOINTS
+
+    def create(
+        self,
+        recipe_toml: str,
+        config: dict[str, Any],
+        tokenizers: dict[str, str],
+        environment: dict[str, Any],
+    ) -> None:
+        """Start a run in a folder that is absent or empty; `tokenizers` are file names and texts.
+
+        config.json is written last: without it there is no run. Raises UserError where something
+        is there already, or the disk refuses; then nothing of the run stays.
+        """
+        self._refuse_occupied()
+        hashes = {name: _sha256(text) for name, text in tokenizers.items()}
+        files = {
+            RECIPE: recipe_toml,
+            ENVIRONMENT: to_json(environment),
+            **tokenizers,
+            CONFIG: to_json({"format": FORMAT, **config, "tokenizers": hashes}),
+        }
+        was_there = self.path.is_dir()
+        try:
+            for name, text in files.items():
+                write_atomic(self.path / name, text)
+        except BaseException:
+            for name in files:
+                (self.path / name).unlink(missing_ok=True)
+            if not was_there and self.path.is_dir():
+                self.path.rmdir()
+            raise
+
+    def recipe(self) -> dict[str, Any]:
+        """The resolved recipe as a table."""
+        path = self._file(RECIPE)
+        try:
+            return tomllib.loads(path.read_bytes().decode("utf-8"))
+        except ValueError as error:  # tomllib's error and a wrong encoding are both
+            raise UserError(f"not TOML: {error}", where=str(path)) from None
+
+    def config(self) -> dict[str, Any]:
+        """The settings of the model and the hashes of the tokenisers; the format is checked."""
+        path = self._file(CONFIG)
+        config = read_json(path)
+        if not isinstance(config, dict) or not isinstance(config.get("format"), int):
+            raise UserError("there is no format in it", where=str(path), todo=_NOT_A_RUN)
+        if config["format"] != FORMAT:
+            newer = "update headway" if config["format"] > FORMAT else "use an older headway"
+            raise UserError(
+                f"a run of format {config['format']}, this version reads format {FORMAT}",
+                where=str(path),
+                todo=f"{newer} ({ENVIRONMENT} names the version that wrote it), or train it again",
+            )
+        return config
+
+    def tokenizer_text(self, name: str) -> str:
+        """The content of a tokeniser file; raises UserError unless the model was trained with it."""
+        hashes = self.config().get("tokenizers", {})
+        if name not in hashes:
+            raise unknown("tokeniser file", name, hashes, where=str(self.path / CONFIG))
+        path = self._file(name)
+        content = path.read_bytes()
+        if hashlib.sha256(content).hexdigest() != hashes[name]:
+            raise UserError(
+                "not the tokeniser that this model was trained with (its SHA-256 differs)",
+                where=str(path),
+                todo="put the original file back; another one would give the ids other meanings",
+            )
+        return content.decode("utf-8")
+
+    def save_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Write the model's tensors, whole or not at all."""
+        with atomic_file(self.path / WEIGHTS) as path:
+            write_tensors(path, weights)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's tensors by name; tied names share one tensor."""
+        if not (self.path / WEIGHTS).exists() and (self.path / CONFIG).exists():
+            todo = "the run has not come to its first evaluation: go on with --resume"
+            raise UserError(f"there is no {WEIGHTS} yet", where=str(self.path), todo=todo)
+        return read_tensors(self._file(WEIGHTS))
+
+    def _file(self, name: str) -> Path:
+        """The path of a file of the run, which must be there."""
+        if not self.path.is_dir():
+            raise UserError("there is no such folder", where=str(self.path))
+        if not (self.path / name).is_file():
+            raise UserError(f"not a run: there is no {name}", where=str(self.path), todo=_NOT_A_RUN)
+        return self.path / name
+
+    def _refuse_occupied(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
+        if (self.path / RECIPE).exists():
+            todo = f"go on with --resume, delete it, or {_ELSEWHERE}"
+            raise UserError("there is a run already", where=str(self.path), todo=todo)
+        if self.path.is_dir():
+            # dot files are leftovers or a file browser's; nothing of a run starts with a dot
+            other = sorted(at.name for at in self.path.iterdir() if not at.name.startswith("."))
+            if other:
+                what = f"the folder is not empty ('{other[0]}') and not a run"
+                raise UserError(what, where=str(self.path), todo=_ELSEWHERE)
+
+
+_NOT_A_RUN = "name the folder that `headway train` wrote"
+_ELSEWHERE = "choose another folder with --out"
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()

@@ -1,0 +1,169 @@
+"""Checkpoints of a run, a folder a step: complete or absent, never half.
+
+A save fills a folder of another name, ends with `complete.json` (size and SHA-256 of every file),
+has all of it on the disk and then renames it. So a kill or a full disk at any moment leaves what
+was there before; what is damaged later is found by the sizes and hashes and passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from headway.base.errors import UserError
+from headway.base.files import (
+    atomic_folder,
+    clear_leftovers,
+    digest,
+    read_json,
+    remove_folder,
+    replaced_name,
+    to_json,
+)
+from headway.checkpoint.run import FORMAT
+from headway.checkpoint.weights import read_tensors, write_tensors
+
+WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+_FILES = (WEIGHTS, OPTIMIZER, STATE)
+_RECORD = "complete.json"
+_NAME = re.compile(r"step-(\d+)")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a run needs to go on from a step as if it had never stopped."""
+
+    step: int
+    path: Path
+
+    def weights(self) -> dict[str, Tensor]:
+        """The model's tensors by name."""
+        return read_tensors(self.path / WEIGHTS)
+
+    def optimizer(self) -> dict[str, Tensor]:
+        """The optimiser's tensors by name."""
+        return read_tensors(self.path / OPTIMIZER)
+
+    def state(self) -> dict[str, Any]:
+        """The plain values: position in the data, randomness, best score."""
+        state: dict[str, Any] = read_json(self.path / STATE)
+        return state
+
+
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    *,
+    weights: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+) -> Path:
+    """Write `step-STEP` in `folder`, then leave only the `keep` newest up to this step.
+
+    Checkpoints of later steps are of a past that this run did not have (it went back because they
+    were broken) and go too. Raises UserError where the disk is full or refuses, with the older
+    checkpoints untouched; ValueError where `state` would not come back from JSON as it is.
+    """
+    text = _state_text(state)
+    path = folder / f"step-{step}"
+    clear_leftovers(folder)
+    with atomic_folder(path) as part:
+        write_tensors(part / WEIGHTS, weights)
+        write_tensors(part / OPTIMIZER, optimizer)
+        (part / STATE).write_text(text, encoding="utf-8")
+        files = {
+            name: {"size": (part / name).stat().st_size, "sha256": digest(part / name)}
+            for name in _FILES
+        }
+        record = {"format": FORMAT, "step": step, "files": files}
+        (part / _RECORD).write_text(to_json(record), encoding="utf-8")
+    _prune(folder, step, keep)
+    return path
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest complete checkpoint, and a message for each newer one that is broken.
+
+    Sizes and hashes of the one returned are checked. Raises UserError for one of another format.
+    """
+    passed_over = []
+    for step, path in _steps(folder):
+        if flaw := _flaw(step, path) or _changed(path):
+            passed_over.append(f"{path}: {flaw}; passed over")
+        else:
+            return Checkpoint(step, path), passed_over
+    return None, passed_over
+
+
+def _steps(folder: Path) -> list[tuple[int, Path]]:
+    """Steps and folders, newest first; one that a killed save had moved aside comes after its own.
+
+    Reads only, so that a run on a disk that cannot be written opens too.
+    """
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        replaced = replaced_name(path)
+        match = _NAME.fullmatch(replaced or path.name)
+        if match and path.is_dir():
+            found.append((int(match[1]), replaced is None, path))
+    return [(step, path) for step, _, path in sorted(found, reverse=True)]
+
+
+def _flaw(step: int, path: Path) -> str | None:
+    """What the record and the sizes show to be wrong, None if nothing is."""
+    if not (path / _RECORD).is_file():
+        return f"there is no {_RECORD}"
+    try:
+        record = read_json(path / _RECORD)
+        written, its_step = record["format"], record["step"]
+        sizes = {name: record["files"][name]["size"] for name in _FILES}
+    except (UserError, KeyError, TypeError):
+        return f"{_RECORD} is broken"
+    if written != FORMAT:
+        raise UserError(
+            f"a checkpoint of format {written}, this version reads format {FORMAT}",
+            where=str(path),
+            todo="use the version of headway that wrote it, or train anew in another folder",
+        )
+    if its_step != step:
+        return f"{_RECORD} is of step {its_step}"
+    for name, size in sizes.items():
+        if not (path / name).is_file():
+            return f"there is no {name}"
+        if (found := (path / name).stat().st_size) != size:
+            return f"{name} has {found} bytes instead of {size}"
+    return None
+
+
+def _changed(path: Path) -> str | None:
+    """The file whose bytes are not those that were written, None if all are."""
+    files = read_json(path / _RECORD)["files"]
+    for name in _FILES:
+        if digest(path / name) != files[name].get("sha256"):
+            return f"{name} is not as it was written (SHA-256)"
+    return None
+
+
+def _prune(folder: Path, step: int, keep: int) -> None:
+    good = [path for at, path in _steps(folder) if at <= step and _flaw(at, path) is None]
+    for _, path in _steps(folder):
+        if path not in good[: max(1, keep)]:
+            remove_folder(path)
+
+
+def _state_text(state: Mapping[str, Any]) -> str:
+    """JSON that gives the same values back: floats bit for bit, no NaN, no tuples."""
+    try:
+        text = json.dumps(dict(state), indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a checkpoint's state must be plain JSON: {error}") from error
+    if json.loads(text) != dict(state):
+        raise ValueError("a checkpoint's state must be plain JSON: lists, and strings as keys")
+    return text + "\n"

@@ -1,0 +1,108 @@
+"""Named tensors in one safetensors file: plain names, tied weights once, nothing unpickled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import Tensor, nn
+
+from headway.base.errors import UserError
+
+_TIED = "tied"  # metadata: {name: the name that holds its tensor}, as JSON
+_SYSTEM_ERROR = re.compile(r"(?:os error|code:) (\d+)")
+
+
+def plain_name(name: str) -> str:
+    """The name that a tensor has without torch.compile and DistributedDataParallel around it."""
+    parts = [part for part in name.split(".") if part != "_orig_mod"]
+    while len(parts) > 1 and parts[0] == "module":
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors under their plain names; names of one tensor are written once, as aliases.
+
+    Not atomic: use it in `atomic_file` or `atomic_folder`. Raises OSError with the system's
+    number where the disk refuses, ValueError where two tensors have the same plain name.
+    """
+    path.touch()
+    mode = path.stat().st_mode  # safetensors makes files that only their owner may read
+    kept, tied = _without_ties(_plain(tensors))
+    try:
+        safetensors.torch.save_file(kept, path, {"format": "pt", **tied})
+    except safetensors.SafetensorError as error:
+        number = _SYSTEM_ERROR.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), str(error)) from error
+    path.chmod(mode)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file; tied names come back as one tensor.
+
+    Raises UserError where the file is missing, cut short or not safetensors.
+    """
+    todo = "it was cut short or changed: copy it again, or go back to a checkpoint before it"
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            tied = json.loads((file.metadata() or {}).get(_TIED, "{}"))
+            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors | {alias: tensors[name] for alias, name in tied.items()}
+    except FileNotFoundError:
+        raise UserError("there is no such file", where=str(path)) from None
+    except (safetensors.SafetensorError, OSError) as error:
+        raise UserError(f"no weights to read: {error}", where=str(path), todo=todo) from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise UserError("its list of tied weights is broken", where=str(path), todo=todo) from error
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> None:
+    """Copy tensors of plain names into a module, compiled or distributed or neither.
+
+    Raises UserError where a name is missing or left over, or a shape differs.
+    """
+    own = {plain_name(name): (name, tensor) for name, tensor in module.state_dict().items()}
+    todo = "these weights belong to a model of other settings"
+    if odd := sorted(own.keys() ^ tensors.keys()):
+        verb = "lack" if odd[0] in own else "have a surplus"
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        raise UserError(f"the weights {verb} '{odd[0]}'{more}", where=where, todo=todo)
+    for name, (_, tensor) in own.items():
+        if tensor.shape != tensors[name].shape:
+            shapes = f"{tuple(tensors[name].shape)}, the model has {tuple(tensor.shape)}"
+            raise UserError(f"'{name}' has the shape {shapes}", where=where, todo=todo)
+    module.load_state_dict({full: tensors[name] for name, (full, _) in own.items()})
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    plain = {plain_name(name): tensor for name, tensor in tensors.items()}
+    if len(plain) != len(tensors):
+        raise ValueError("two tensors have the same name without their wrappers")
+    return plain
+
+
+def _without_ties(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Each tensor once, in memory of its own, and the metadata that says which names it has."""
+    kept: dict[str, Tensor] = {}
+    first: dict[tuple[object, ...], str] = {}
+    storages: set[int] = set()
+    tied: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage().data_ptr()
+        same = (storage, tensor.device, tensor.dtype, tensor.storage_offset(), tensor.shape)
+        if tensor.numel() and (known := first.setdefault((*same, tensor.stride()), name)) != name:
+            tied[name] = known
+            continue
+        value = tensor.detach().cpu().contiguous()
+        memory = value.untyped_storage().data_ptr()
+        # safetensors refuses views of one memory, and tied weights are not the only such ones
+        kept[name] = value.clone() if memory in storages else value
+        storages.add(memory)
+    return kept, {_TIED: json.dumps(tied)} if tied else {}
