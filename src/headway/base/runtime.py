@@ -52,10 +52,7 @@ def keep_pages() -> bool:
         set_option = libc.mallopt
     except (OSError, AttributeError):
         return False
-    done = [
-        set_option(option, _LARGEST)
-        for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)
-    ]
+    done = [set_option(option, _LARGEST) for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)]
     return all(done)
 
 

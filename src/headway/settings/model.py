@@ -124,6 +124,4 @@ def _check_rank(score: str, rank: NonNegativeInt | None) -> None:
         raise ValueError(f"score_rank has no meaning for the score '{score}'")
 
 
-ModelSettings = Annotated[
-    TransformerSettings | RecurrentSettings, Field(discriminator="kind")
-]
+ModelSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]

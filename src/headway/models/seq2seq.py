@@ -1,0 +1,132 @@
+"""The Transformer encoder–decoder of "Attention Is All You Need" (Vaswani et al., 2017)."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+from torch import Tensor, nn
+
+from headway.models.encoder_decoder import EncoderDecoder
+from headway.nn.attention import KeyValue
+from headway.nn.block import Memory
+from headway.nn.dropout import Dropout, Noise
+from headway.nn.positions import Learned, Sinusoidal
+from headway.nn.stack import Cache, Stack, row_positions, step_positions
+from headway.nn.visibility import causal, padding
+from headway.settings.model import TransformerSettings
+
+
+class Embedding(nn.Module):
+    """Token vectors times √D, plus positions where the settings add them, then dropout."""
+
+    def __init__(self, tokens: nn.Embedding, settings: TransformerSettings) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = math.sqrt(settings.d_model)
+        self.positions: Learned | Sinusoidal | None = None
+        if settings.positions == "learned":
+            self.positions = Learned(settings.max_length, settings.d_model)
+        elif settings.positions == "sinusoidal":
+            self.positions = Sinusoidal(settings.d_model)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, ids: Tensor, positions: Tensor, noise: Noise | None) -> Tensor:
+        """(B, T) ids at absolute positions (T,) or (B, T) -> (B, T, D)."""
+        hidden = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            hidden = hidden + self.positions(positions)
+        dropped: Tensor = self.dropout(hidden, noise)
+        return dropped
+
+
+class EncodedSource(NamedTuple):
+    """The encoder's output (B, S, D) and which of it is real (B, S)."""
+
+    hidden: Tensor
+    real: Tensor
+
+
+class TransformerState(NamedTuple):
+    """Where a Transformer's decoding stands: the source as each layer sees it, and the past."""
+
+    memory: tuple[KeyValue, ...]
+    real: Tensor
+    past: Cache | None
+
+    def select(self, rows: Tensor) -> Self:
+        """The rows (N,) of the batch, in that order."""
+        return self._replace(
+            memory=tuple(keys.select(rows) for keys in self.memory),
+            real=self.real[rows],
+            past=self.past.select(rows) if self.past is not None else None,
+        )
+
+
+class Transformer(EncoderDecoder[EncodedSource, TransformerState]):
+    """Encoder stack, decoder stack, and embeddings that may be one matrix (section 3.4)."""
+
+    def __init__(self, settings: TransformerSettings, n_source: int, n_target: int) -> None:
+        super().__init__()
+        D = settings.d_model
+        source_tokens = nn.Embedding(n_source, D)
+        shared = settings.tie == "all"
+        target_tokens = source_tokens if shared else nn.Embedding(n_target, D)
+        self.source_embedding = Embedding(source_tokens, settings)
+        self.target_embedding = Embedding(target_tokens, settings)
+        self.encoder = Stack(settings, settings.n_encoder_layers)
+        self.decoder = Stack(settings, settings.n_decoder_layers, crosses=True)
+        self.head = nn.Linear(D, n_target, bias=False)
+        if settings.tie != "none":
+            self.head.weight = target_tokens.weight
+
+    def encode(self, source: Tensor, real: Tensor, noise: Noise | None = None) -> EncodedSource:
+        """Ids (B, S), real (B, S) -> the encoder's output (B, S, D)."""
+        positions = row_positions(real)
+        hidden, _ = self.encoder(
+            self.source_embedding(source, positions, noise),
+            visibility=padding(real),
+            positions=positions,
+            noise=noise,
+        )
+        return EncodedSource(hidden, real)
+
+    def decode(self, target: Tensor, encoded: EncodedSource, noise: Noise | None = None) -> Tensor:
+        """Ids (B, T), the encoder's output -> hidden (B, T, D)."""
+        state = self.begin(encoded, encoded.real)
+        return self._advance(target, state, noise)[0]
+
+    def begin(self, encoded: EncodedSource, real: Tensor) -> TransformerState:
+        """The state before the first target token."""
+        return TransformerState(self.decoder.memory_keys(encoded.hidden), real, None)
+
+    def advance(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        """Ids (N, T) after the state -> hidden (N, T, D) and the state after them."""
+        return self._advance(ids, state, None)
+
+    def _advance(
+        self, ids: Tensor, state: TransformerState, noise: Noise | None
+    ) -> tuple[Tensor, TransformerState]:
+        start = state.past.length if state.past is not None else 0
+        positions = step_positions(start, ids.shape[1], ids.device)
+        looks = padding(state.real)
+        hidden, past = self.decoder(
+            self.target_embedding(ids, positions, noise),
+            visibility=causal(),
+            positions=positions,
+            memory=[Memory(keys, looks) for keys in state.memory],
+            past=state.past,
+            noise=noise,
+        )
+        return hidden, state._replace(past=past)
+
+
+def initialise_transformer(model: Transformer) -> None:
+    """Glorot-uniform matrices; embeddings with the deviation 1/√D, so that √D times them is 1."""
+    for name, weight in model.named_parameters():
+        if "tokens" in name or name == "head.weight":
+            nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+        elif name.endswith(".bias"):
+            nn.init.zeros_(weight)
+        elif (weight.dim() == 2 and ".to_" in name) or ".feed_forward." in name:
+            nn.init.xavier_uniform_(weight)

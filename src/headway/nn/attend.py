@@ -1,0 +1,110 @@
+"""Attention as a pure function, with more than one way to compute it.
+
+`reference` is the one to read and has the weights; `fused` is torch's kernel, which never holds
+the (T, S) weights. `auto` picks by what was measured: on a CPU the fused kernel's backward pass
+costs several times the plain products at translation lengths and pays only where the weights are
+large. What an implementation cannot do it refuses, naming one that can; no argument is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from headway.nn.scores import DotScore, Score
+from headway.nn.visibility import Visibility
+
+Implementation = Literal["auto", "reference", "fused"]
+
+# Weights a head, T·S, from which torch's fused kernel is faster on a CPU (benchmarks/attention.py)
+CPU_CROSSING_TRAINING = 512 * 512
+CPU_CROSSING_INFERENCE = 64 * 64
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: Score,
+    visibility: Visibility,
+    on_weights: Callable[[Tensor], Tensor] | None = None,
+    implementation: Implementation = "auto",
+) -> Tensor:
+    """The visible values' mean, weighted by the softmax of the scores (Vaswani et al., eq. 1).
+
+    `query` (B, H, T, K), `key` (B, G, S, ·) as `score.keys` prepares it, `value` (B, G, S, K);
+    gives (B, H, T, K). `on_weights` is applied to the (B, H, T, S) weights before they weigh
+    (dropout, a look at them). A query that may look at nothing gives 0. Raises ValueError if the
+    implementation cannot do what is asked.
+    """
+    if implementation == "auto":
+        look = on_weights is not None or not isinstance(score, DotScore)
+        implementation = "reference" if look else choose(query, key)
+    if implementation == "fused":
+        if on_weights is not None:
+            raise ValueError("'fused' never holds the weights; use 'reference'")
+        return _fused(query, key, value, score=score, visibility=visibility)
+    weights = attention_weights(query, key, score=score, visibility=visibility)
+    return weigh(on_weights(weights) if on_weights else weights, value)
+
+
+def choose(query: Tensor, key: Tensor) -> Literal["reference", "fused"]:
+    """The faster one for these shapes on this device, where both can."""
+    if query.device.type != "cpu":
+        return "fused"
+    trains = torch.is_grad_enabled() and query.requires_grad
+    crossing = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
+    return "fused" if query.shape[2] * key.shape[2] >= crossing else "reference"
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, *, score: Score, visibility: Visibility
+) -> Tensor:
+    """softmax(score + bias) over the visible keys: (B, H, T, S) float32; dead rows are 0."""
+    scores: Tensor = score(query, key)  # (B, H, T, S)
+    T, S = scores.shape[-2:]
+    bias = visibility.bias(T, S, scores.device)
+    if bias is None:
+        return scores.softmax(dim=-1, dtype=torch.float32)
+    added, alive = bias
+    return (scores + added).softmax(dim=-1) * alive
+
+
+def weigh(weights: Tensor, value: Tensor) -> Tensor:
+    """(B, H, T, S), (B, G, S, K) -> (B, H, T, K); the heads of a group share its values."""
+    B, H, T, S = weights.shape
+    G = value.shape[1]
+    weights = weights.to(value.dtype)
+    if H == G:
+        return weights @ value
+    grouped = weights.reshape(B, G, H // G * T, S)
+    return (grouped @ value).view(B, H, T, value.shape[-1])
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, *, score: Score, visibility: Visibility
+) -> Tensor:
+    if not isinstance(score, DotScore):
+        name = type(score).__name__
+        raise ValueError(f"'fused' computes dot products, not {name}; use 'reference'")
+    T, S = query.shape[2], key.shape[2]
+    grouped = query.shape[1] != key.shape[1]
+    query = score.change(query).to(value.dtype)
+    key = key.to(value.dtype)
+    if visibility.is_causal_only and T == S:
+        return F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped
+        )
+    bias = visibility.bias(T, S, query.device)
+    if bias is None:
+        return F.scaled_dot_product_attention(query, key, value, scale=1.0, enable_gqa=grouped)
+    added, alive = bias
+    attended = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=added.to(value.dtype), scale=1.0, enable_gqa=grouped
+    )
+    return attended * alive.to(value.dtype)

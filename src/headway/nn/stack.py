@@ -1,0 +1,85 @@
+"""A stack of blocks: the one Transformer of which every model here is a row of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from headway.nn.attention import KeyValue
+from headway.nn.block import Block, Memory
+from headway.nn.dropout import Noise
+from headway.nn.norm import make_norm
+from headway.nn.positions import Rotary
+from headway.nn.visibility import Visibility
+from headway.settings.model import StackSettings
+
+
+class Cache(NamedTuple):
+    """What a stack remembers of the tokens before: one entry a layer, the same S in each."""
+
+    layers: tuple[KeyValue, ...]
+
+    @property
+    def length(self) -> int:
+        """S: how many tokens came before."""
+        return self.layers[0].key.shape[2]
+
+    def select(self, rows: Tensor) -> Self:
+        """The rows (N,) of the batch, in that order."""
+        return self._replace(layers=tuple(layer.select(rows) for layer in self.layers))
+
+
+class Stack(nn.Module):
+    """`n_layers` blocks; `crosses` gives each attention to a memory."""
+
+    def __init__(self, settings: StackSettings, n_layers: int, *, crosses: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block(settings, crosses=crosses) for _ in range(n_layers))
+        self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
+        rotates = settings.positions == "rotary"
+        self.rotary = Rotary(settings.head_width, settings.rotary_theta) if rotates else None
+
+    def memory_keys(self, hidden: Tensor) -> tuple[KeyValue, ...]:
+        """What each layer's cross-attention looks at, computed once: (B, S, D) -> L times."""
+        return tuple(layer.cross_attention.keys(hidden, None) for layer in self._blocks())
+
+    def forward(
+        self,
+        hidden: Tensor,
+        *,
+        visibility: Visibility,
+        positions: Tensor,
+        memory: Sequence[Memory] | None = None,
+        past: Cache | None = None,
+        noise: Noise | None = None,
+    ) -> tuple[Tensor, Cache]:
+        """(B, T, D) at absolute `positions` (T,) or (B, T) -> (B, T, D), and past plus present."""
+        rotation = self.rotary(positions) if self.rotary is not None else None
+        kept = []
+        for index, layer in enumerate(self._blocks()):
+            hidden, keys = layer(
+                hidden,
+                visibility=visibility,
+                rotation=rotation,
+                memory=memory[index] if memory is not None else None,
+                past=past.layers[index] if past is not None else None,
+                noise=noise,
+            )
+            kept.append(keys)
+        return self.final_norm(hidden), Cache(tuple(kept))
+
+    def _blocks(self) -> list[Block]:
+        return [layer for layer in self.layers if isinstance(layer, Block)]
+
+
+def row_positions(real: Tensor) -> Tensor:
+    """Positions counted from each row's own first real token: (B, S) boolean -> (B, S)."""
+    return (real.long().cumsum(dim=-1) - 1).clamp_min(0)
+
+
+def step_positions(start: int, T: int, device: torch.device) -> Tensor:
+    """The T positions from `start` on: (T,)."""
+    return torch.arange(start, start + T, device=device)
