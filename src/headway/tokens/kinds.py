@@ -1,0 +1,122 @@
+"""The four kinds of tokeniser: how each cleans, cuts and joins text, before anything is learned."""
+
+from __future__ import annotations
+
+import json
+
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Backend
+
+from headway.settings.data import TokenizerSettings
+
+PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+SPECIALS = (PAD, UNK, BOS, EOS)  # ids 0, 1, 2, 3 in every tokeniser that is trained here
+
+# No piece is longer than this many characters, so that a line without a space cannot become one
+# huge "word", which byte-pair merging would hold and search whole.
+LONGEST_PIECE = 64
+# WordPiece gives up on longer words, as BERT does; the whole word is then unknown.
+LONGEST_WORD = 100
+CONTINUES = "##"
+
+# Every special token mixes letters and punctuation, and every rule below parts letters from
+# punctuation: so no piece, and nothing learned from pieces, can be spelled like a special token.
+_WORDS = r" ?\w{1,64}| ?[^\w\s]|\s"
+# GPT-2's rule (Radford et al. 2019), with combining marks kept beside their letters (Hindi falls
+# apart otherwise) and with every run cut at the longest piece.
+_BYTE_PIECES = (
+    r"'(?:[sdmt]|ll|ve|re)"
+    r"| ?[\p{L}\p{M}]{1,64}| ?\p{N}{1,64}| ?[^\s\p{L}\p{M}\p{N}]{1,64}"
+    r"|\s{1,64}(?!\S)|\s{1,64}"
+)
+
+
+def backend(settings: TokenizerSettings, model: models.Model) -> Backend:
+    """A `tokenizers.Tokenizer` of the kind asked for around `model`, special tokens included.
+
+    The model must hold the special tokens. Each text is framed as the text and then EOS.
+    """
+    made = Backend(model)
+    made.add_special_tokens(list(SPECIALS))
+    steps = _kind_normalizers(settings) + _switched_normalizers(settings)
+    if steps:
+        made.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
+    cut = _pre_tokenizer(settings)
+    if cut is not None:
+        made.pre_tokenizer = cut
+    made.decoder = _decoder(settings)
+    made.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=None, special_tokens=[(EOS, SPECIALS.index(EOS))]
+    )
+    return made
+
+
+def _switched_normalizers(settings: TokenizerSettings) -> list[normalizers.Normalizer]:
+    steps: list[normalizers.Normalizer] = []
+    if settings.strip_accents:
+        steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
+    if settings.lowercase:
+        steps.append(normalizers.Lowercase())
+    return steps
+
+
+def _kind_normalizers(settings: TokenizerSettings) -> list[normalizers.Normalizer]:
+    if settings.kind == "wordpiece":
+        # Only BERT's cleaning: its lower-casing would strip accents as well.
+        return [
+            normalizers.BertNormalizer(
+                clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False
+            )
+        ]
+    if settings.kind == "word":
+        # The first word of a text gets the space that every other word has before it, so that a
+        # word is one token wherever it stands; the decoder takes this space away again.
+        return [normalizers.Prepend(" ")]
+    return []
+
+
+def _pre_tokenizer(settings: TokenizerSettings) -> pre_tokenizers.PreTokenizer | None:
+    if settings.kind == "word":
+        return pre_tokenizers.Split(Regex(_WORDS), "isolated")
+    if settings.kind == "wordpiece":
+        return pre_tokenizers.BertPreTokenizer()
+    if settings.kind == "bpe":
+        return pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Split(Regex(_BYTE_PIECES), "isolated"),
+                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        )
+    return None
+
+
+def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
+    if settings.kind == "word":
+        return decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    if settings.kind == "wordpiece":
+        return decoders.WordPiece(prefix=CONTINUES, cleanup=False)
+    if settings.kind == "bpe":
+        return decoders.ByteLevel()
+    return decoders.Fuse()
+
+
+def is_lossless(made: Backend) -> bool:
+    """Whether decoding gives back every text that was encoded: true of byte level without cleaning.
+
+    Judged from the file's content, so that it holds for tokenisers from elsewhere too.
+    """
+    file = json.loads(made.to_str())
+    cut = file["pre_tokenizer"] or {}
+    steps = cut["pretokenizers"] if cut.get("type") == "Sequence" else [cut]
+    byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
+    splits = [step for step in steps if step.get("type") == "Split"]
+    return (
+        file["normalizer"] is None
+        and file["truncation"] is None
+        and (file["decoder"] or {}).get("type") == "ByteLevel"
+        and len(byte_level) == 1
+        and not byte_level[0]["add_prefix_space"]
+        and len(byte_level) + len(splits) == len(steps)
+        and all(step["behavior"] != "Removed" for step in splits)
+        and set(pre_tokenizers.ByteLevel.alphabet()) <= made.get_vocab().keys()
+    )

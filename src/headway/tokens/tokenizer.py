@@ -1,0 +1,171 @@
+"""Text to ids and back, around a file that the `tokenizers` library loads as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders
+
+from headway.base.errors import UserError
+from headway.tokens.kinds import BOS, EOS, PAD, SPECIALS, UNK, is_lossless
+
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits"]
+
+_BLOCK = 8192  # texts that keep their offsets in memory at a time
+
+
+class Tokenizer:
+    """A vocabulary and the rules that cut text into it.
+
+    Ordinary text never becomes a special token, whatever it spells. `lossless` says whether
+    `decode(encode(x)) == x` for every `x` by construction.
+    """
+
+    pad: int
+    unk: int
+    bos: int
+    eos: int
+    lossless: bool
+
+    def __init__(self, made: Backend, *, where: str = "tokenizer") -> None:
+        """Take over `made`; UserError naming `where` if specials or the framing are missing."""
+        # The switch is not kept in the file, so it is set here, on every way in.
+        made.encode_special_tokens = True
+        ids = [_special_id(made, token, where) for token in SPECIALS]
+        self.pad, self.unk, self.bos, self.eos = ids
+        if made.encode("").ids != [self.eos]:
+            raise UserError(
+                f"the tokeniser does not end each text with {EOS}",
+                where=where,
+                todo="use a tokenizer.json that Headway wrote",
+            )
+        self._made = made
+        self._size = 1 + max(made.get_vocab(with_added_tokens=True).values())
+        self._byte_level = isinstance(made.decoder, decoders.ByteLevel)
+        self.lossless = is_lossless(made)
+
+    def __len__(self) -> int:
+        """How many ids there are, special tokens included: the rows that an embedding needs."""
+        return self._size
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, ending with `eos`; no other special id but `unk` comes out.
+
+        UserError if a text is not valid Unicode (half of a surrogate pair).
+        """
+        _check_unicode(texts)
+        return [row.ids for row in self._made.encode_batch_fast(list(texts))]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row; special ids are dropped, text that looks like them stays."""
+        return self._made.decode_batch([list(row) for row in rows], skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """A short readable text for each id, for tables and alignment pictures.
+
+        A space shows as "▁", other invisible characters and half characters as escapes. ValueError
+        if an id is not in the vocabulary.
+        """
+        return [self._piece(id) for id in ids]
+
+    def to_json(self) -> str:
+        """The content of tokenizer.json; the same tokeniser gives the same bytes."""
+        return self._made.to_str()
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str) -> Tokenizer:
+        """Read the content of a tokenizer.json; UserError naming `where` if it cannot serve."""
+        try:
+            made = Backend.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(
+                f"not a tokeniser that can be read ({error})",
+                where=where,
+                todo="copy the file again, or train again",
+            ) from error
+        return cls(made, where=where)
+
+    def digest(self) -> str:
+        """SHA-256 of the file's content, in hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def unknowns(self, texts: Sequence[str]) -> tuple[float, Counter[str]]:
+        """The share of tokens (without `eos`) that are unknown, and what they were in the text.
+
+        The share is from 0 to 1, and 0 if there are no tokens. WordPiece loses a whole word for one
+        unknown letter or for its length; the counter then has the word.
+        """
+        _check_unicode(texts)
+        total, found = 0, Counter[str]()
+        for start in range(0, len(texts), _BLOCK):
+            block = list(texts[start : start + _BLOCK])
+            for text, row in zip(
+                block, self._made.encode_batch(block, add_special_tokens=False), strict=True
+            ):
+                total += len(row.ids)
+                found.update(
+                    text[first:last].removeprefix(" ") or " "
+                    for id, (first, last) in zip(row.ids, row.offsets, strict=True)
+                    if id == self.unk
+                )
+        return (found.total() / total if total else 0.0), found
+
+    def _piece(self, id: int) -> str:
+        token = self._made.id_to_token(id)
+        if token is None:
+            raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
+        if self._byte_level and id not in (self.pad, self.unk, self.bos, self.eos):
+            token = bytes(_BYTES[letter] for letter in token).decode(errors="backslashreplace")
+        shown = (letter if letter.isprintable() else ascii(letter)[1:-1] for letter in token)
+        return "".join(shown).replace(" ", "▁")
+
+
+def check_fits(tokenizer: Tokenizer, n_rows: int, where: str) -> None:
+    """UserError if `tokenizer` has an id beyond an embedding of `n_rows` rows.
+
+    Called where a tokeniser meets a model, so that the mistake is not an index error in a kernel.
+    """
+    if len(tokenizer) > n_rows:
+        raise UserError(
+            f"the tokeniser has {len(tokenizer)} ids, the model's embedding only {n_rows} rows:"
+            f" '{tokenizer.pieces([n_rows])[0]}' (id {n_rows}) has no row",
+            where=where,
+            todo="use the tokeniser that the model was trained with",
+        )
+
+
+def _special_id(made: Backend, token: str, where: str) -> int:
+    for id, added in made.get_added_tokens_decoder().items():
+        if added.content == token and added.special:
+            return id
+    raise UserError(
+        f"the tokeniser has no special token {token}",
+        where=where,
+        todo=f"it needs {', '.join(SPECIALS)} among its added_tokens",
+    )
+
+
+def _check_unicode(texts: Sequence[str]) -> None:
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"text {[*texts].index(error.object) + 1} is not valid Unicode ({error.reason})",
+            todo="decode the input as UTF-8",
+        ) from error
+
+
+def _byte_letters() -> dict[str, int]:
+    # GPT-2's table (Radford et al. 2019): visible Latin-1 stands for itself, the rest moves up.
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    moved = [byte for byte in range(256) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {
+        chr(256 + place): byte for place, byte in enumerate(moved)
+    }
+
+
+_BYTES = _byte_letters()
