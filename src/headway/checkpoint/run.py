@@ -86,7 +86,7 @@ class RunFolder:
         return config
 
     def tokenizer_text(self, name: str) -> str:
-        """The content of a tokeniser file; raises UserError unless the model was trained with it."""
+        """The content of a tokeniser file, which must be the one that the model learnt with."""
         hashes = self.config().get("tokenizers", {})
         if name not in hashes:
             raise unknown("tokeniser file", name, hashes, where=str(self.path / CONFIG))

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from headway.base.errors import UserError
 
-_TIED = "tied"  # metadata: {name: the name that holds its tensor}, as JSON
+# Metadata: {name: the name that holds its tensor}, as JSON. It is the only key, because safetensors
+# writes several in an order that changes, and equal tensors should be equal files.
+_TIED = "tied"
 _SYSTEM_ERROR = re.compile(r"(?:os error|code:) (\d+)")
 
 
@@ -35,7 +37,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     mode = path.stat().st_mode  # safetensors makes files that only their owner may read
     kept, tied = _without_ties(_plain(tensors))
     try:
-        safetensors.torch.save_file(kept, path, {"format": "pt", **tied})
+        safetensors.torch.save_file(kept, path, tied or None)
     except safetensors.SafetensorError as error:
         number = _SYSTEM_ERROR.search(str(error))
         if number is None:
