@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from babel import Locale, units
 from babel.dates import (
@@ -41,14 +41,16 @@ SPAN_UNITS: Final = {
     "duration-decade": 9,
     "duration-century": 20,
 }
-SECONDS: Final = {  # babel's lengths, and how many of each stay below the next unit
-    "second": (1, 59),
-    "minute": (60, 59),
-    "hour": (3600, 23),
-    "day": (86_400, 6),
-    "week": (604_800, 4),
-    "month": (2_592_000, 11),
-    "year": (31_536_000, 60),
+# A second, minute, hour, day, week, month and year as babel counts them, and how many of each
+# stay below the next unit.
+SECONDS: Final = {
+    1: 59,
+    60: 59,
+    3600: 23,
+    86_400: 6,
+    604_800: 4,
+    2_592_000: 11,
+    31_536_000: 60,
 }
 
 
@@ -98,7 +100,8 @@ def times(locale: Locale) -> Table:
     for _ in range(N_TIMES):
         time = dt.time(draws.randrange(24), draws.randrange(60), draws.randrange(60))
         table["medium", time] = format_time(time, "medium", locale=locale)
-    for form, date_form in (("long", "long"), ("short", "yMd")):
+    glues: tuple[tuple[Literal["long", "short"], str], ...] = (("long", "long"), ("short", "yMd"))
+    for form, date_form in glues:
         if not _has(date_form, locale) or _loses_the_century(date_form, locale):
             continue
         glue = str(get_datetime_format(form, locale=locale)).replace("'", "")
@@ -131,7 +134,7 @@ def spans(locale: Locale) -> Table:
     for unit, most in SPAN_UNITS.items():
         for count in range(1, most + 1):
             table["span", (unit, count)] = units.format_unit(count, unit, locale=locale)
-    for seconds, most in SECONDS.values():
+    for seconds, most in SECONDS.items():
         for count in range(1, most + 1):
             for sign in (1, -1):
                 delta = dt.timedelta(seconds=sign * count * seconds)

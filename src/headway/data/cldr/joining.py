@@ -15,6 +15,7 @@ from typing import Final
 from babel import Locale
 
 STYLES: Final = ("standard", "or")
+PARTS: Final = ("2", "start", "middle", "end")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +82,7 @@ def joiner_of(locale: Locale) -> Joiner:
     styles: dict[str, Style] = {}
     for name in STYLES:
         patterns = locale.list_patterns.get(name, {})
-        parts = {
-            part: _separator_of(patterns.get(part, "")) for part in ("2", "start", "middle", "end")
-        }
+        parts = {part: _separator_of(patterns.get(part, "")) for part in PARTS}
         if not all(parts.values()):
             continue
         style = Style(

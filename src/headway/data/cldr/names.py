@@ -23,7 +23,7 @@ CURRENCY_DAY: Final = dt.date(2024, 1, 1)
 @cache
 def _places() -> tuple[str, ...]:
     """Give the two-letter codes of territories, sorted."""
-    codes = Locale.parse("en").territories
+    codes = map(str, Locale.parse("en").territories)
     return tuple(sorted(code for code in codes if code.isalpha() and code not in NOT_PLACES))
 
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from babel import Locale
 
 from headway.base.errors import UserError
-from headway.data.cldr.inventory import Expression, Inventory, inventory
+from headway.data.cldr.inventory import Expression, inventory
 from headway.data.cldr.locales import count_words, parse_locale
 
 _T = TypeVar("_T")

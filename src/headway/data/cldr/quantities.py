@@ -23,9 +23,10 @@ FRACTIONS: Final = tuple(
     Decimal(text) for text in ("0.5", "1.5", "2.5", "3.2", "4.8", "7.25", "12.5", "36.6", "99.9")
 )
 PRICES: Final = tuple(
-    Decimal(text)
-    for text in ("0.99", "1.50", "4.75", "9.99", "12.40", "49.95", "120.80", "1250.25")
+    Decimal(text) for text in ("0.99", "1.50", "4.75", "9.99", "12.40", "49.95", "120.80", "999.90")
 )
+# num2words spells ordinals wrongly in a number of languages; these two were read through.
+ORDINAL_LANGUAGES: Final = ("en", "fr")
 SYMBOLS: Final = (
     *("USD", "EUR", "GBP", "JPY", "CHF", "CAD", "AUD", "CNY", "INR", "BRL", "MXN", "KRW"),
     *("SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY", "ZAR"),
@@ -61,8 +62,13 @@ def spelled(locale: Locale) -> Table:
 
 
 def ordinals(locale: Locale) -> Table:
-    """Spell ordinal numbers up to the hundredth, and the round ones up to the thousandth."""
-    return _in_words("ordinal", [*range(1, 101), *range(110, 1001, 10)], locale)
+    """Spell the ordinal numbers below a hundred, in the languages where they are right.
+
+    Eighty is left out: num2words writes "quatre-vingtsième" for "quatre-vingtième".
+    """
+    if locale.language not in ORDINAL_LANGUAGES:
+        return {}
+    return _in_words("ordinal", [*range(1, 80), *range(81, 100)], locale)
 
 
 def decimals(locale: Locale) -> Table:
