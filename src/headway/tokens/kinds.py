@@ -32,12 +32,11 @@ _BYTE_PIECES = (
 
 
 def backend(settings: TokenizerSettings, model: models.Model) -> Backend:
-    """A `tokenizers.Tokenizer` of the kind asked for around `model`, special tokens included.
+    """A `tokenizers.Tokenizer` of the kind asked for around `model`; it ends each text with EOS.
 
-    The model must hold the special tokens. Each text is framed as the text and then EOS.
+    It knows no special tokens yet: while it learns, text that is spelled like one is only text.
     """
     made = Backend(model)
-    made.add_special_tokens(list(SPECIALS))
     steps = _kind_normalizers(settings) + _switched_normalizers(settings)
     if steps:
         made.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)

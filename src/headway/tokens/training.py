@@ -46,7 +46,9 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str]) -> Tokeni
         "bpe": _train_bpe,
         "wordpiece": _train_wordpiece,
     }[settings.kind]
-    learned = Tokenizer(train(settings, itertools.chain([first], chunks)))
+    made = train(settings, itertools.chain([first], chunks))
+    made.add_special_tokens(list(SPECIALS))
+    learned = Tokenizer(made)
     if len(learned) < settings.size:
         warnings.warn(
             f"{_KEY}: the data gives a vocabulary of {len(learned)}, not of {settings.size}",
