@@ -1,0 +1,120 @@
+"""Drawing at random: temperature, top-k, top-p, and one stream of random numbers a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from headway.base.errors import UserError
+from headway.decode.greedy import follow
+from headway.decode.steps import NEVER, Hypothesis, S, Steps, check_limits, home, upload
+
+
+def sample(
+    model: Steps[S],
+    state: S,
+    *,
+    seeds: Sequence[int],
+    bos: int,
+    eos: int,
+    limits: Sequence[int],
+    banned: Sequence[int] = (),
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> list[Hypothesis]:
+    """Draw one continuation for each row of `state`; row i depends on `seeds[i]`, not on others.
+
+    Temperature first, then `top_k` (0: off), then `top_p` (1: off) reshape what is drawn from;
+    the `log_prob` that comes back is the model's own. `limits` and `banned` as in `greedy`.
+    Raises UserError for a seed outside 0..2**63-1, a temperature that is not above 0, a negative
+    `top_k`, a `top_p` outside (0, 1], a negative limit, or a model whose output is not a number.
+    """
+    check_limits(len(seeds), limits)
+    _check(seeds, temperature, top_k, top_p)
+    draws = upload(_draws(seeds, limits), home(model))  # (rows, steps)
+
+    def choose(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
+        weights = with_temperature(log_probs, temperature)
+        return pick(with_top_p(with_top_k(weights, top_k), top_p), draws[rows, step])
+
+    return follow(model, state, limits=limits, bos=bos, eos=eos, banned=banned, choose=choose)
+
+
+def with_temperature(logits: Tensor, temperature: float) -> Tensor:
+    """Logits (N, V) divided by `temperature`, shifted so that the largest of a row is 0.
+
+    Without the shift a small temperature would overflow.
+    """
+    return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
+
+
+def with_top_k(logits: Tensor, k: int) -> Tensor:
+    """Logits (N, V) with all but the `k` largest of a row at -inf; `k` = 0 keeps all.
+
+    Exactly `k` stay even if several are equal (Fan et al. 2018, section 5.4).
+    """
+    if k == 0 or k >= logits.shape[-1]:
+        return logits
+    values, places = logits.topk(k, dim=-1)
+    return torch.full_like(logits, NEVER).scatter(-1, places, values)
+
+
+def with_top_p(logits: Tensor, p: float) -> Tensor:
+    """Logits (N, V) with all outside the nucleus at -inf; `p` = 1 keeps all.
+
+    The nucleus is the smallest set of the likeliest tokens whose probability reaches `p`; it has
+    at least one token (Holtzman et al. 2020, section 3.1).
+    """
+    if p == 1:
+        return logits
+    values, places = logits.sort(dim=-1, descending=True, stable=True)
+    probs = values.softmax(dim=-1)
+    before = probs.cumsum(dim=-1) - probs
+    # The subtraction leaves a rounding error where the first token has nearly all.
+    before[:, 0] = 0
+    return torch.full_like(logits, NEVER).scatter(
+        -1, places, values.masked_fill(before >= p, NEVER)
+    )
+
+
+def pick(logits: Tensor, draws: Tensor) -> Tensor:
+    """Tokens (N,) by inverting the distribution function of logits (N, V) at draws (N,) in [0, 1).
+
+    A token of probability 0 is never picked, however the running sum is rounded.
+    """
+    probs = logits.softmax(dim=-1)
+    reach = probs.cumsum(dim=-1).masked_fill(probs == 0, 0)
+    target = draws[:, None] * reach.amax(dim=-1, keepdim=True)
+    return (reach > target).int().argmax(dim=-1)
+
+
+def _draws(seeds: Sequence[int], limits: Sequence[int]) -> Tensor:
+    """Uniform numbers (rows, steps) in [0, 1): each row from a generator of its own.
+
+    They are made on the CPU, so that a seed means the same on every device.
+    """
+    draws = torch.zeros(len(seeds), max(limits, default=0))
+    for row, (seed, limit) in enumerate(zip(seeds, limits, strict=True)):
+        generator = torch.Generator().manual_seed(seed)
+        draws[row, :limit] = torch.rand(limit, generator=generator)
+    return draws
+
+
+def _check(seeds: Sequence[int], temperature: float, top_k: int, top_p: float) -> None:
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise UserError(f"{seed} is no seed", where="seeds", todo="from 0 to 2**63 - 1")
+    if not 0 < temperature < math.inf:
+        raise UserError(
+            f"cannot sample at temperature {temperature}",
+            where="temperature",
+            todo="give a number above 0, or decode greedily, which is what 0 would mean",
+        )
+    if top_k < 0:
+        raise UserError(f"cannot keep {top_k} tokens", where="top_k", todo="0 keeps all")
+    if not 0 < top_p <= 1:
+        raise UserError(f"{top_p} is no share of 1", where="top_p", todo="above 0, at most 1")

@@ -1,0 +1,109 @@
+"""What decoding asks of a model, and what every way of decoding shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from headway.base.errors import UserError
+
+NEVER = -math.inf
+"""The log-probability of what cannot happen."""
+
+
+class State(Protocol):
+    """What a model remembers of N hypotheses between two steps."""
+
+    def select(self, rows: Tensor, /) -> Self:
+        """The state of the hypotheses `rows` (M,), int64; a row may be named often or never."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class Steps(Protocol[S]):
+    """A model that continues hypotheses one token at a time.
+
+    It is asked in evaluation mode (no dropout); turning that on is the caller's task.
+    """
+
+    def start(self, source: Tensor, lengths: Tensor, /) -> S:
+        """Encode sources (B, S) of the given true lengths (B,): one entry a row."""
+        ...
+
+    def step(self, ids: Tensor, state: S, /) -> tuple[Tensor, S]:
+        """Read the next ids (N, T) of each hypothesis: logits (N, T, V) and the new state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One continuation of a row.
+
+    `ids` leaves out the eos. `log_prob` is the model's own log-probability of the tokens, eos
+    included if it ended: a plain forward pass gives the same, whatever was banned or however the
+    tokens were drawn. `score` is what hypotheses are ranked by: `log_prob` after the length
+    penalty (without one, `log_prob` itself). `ended` is True by eos, False if cut: at its limit,
+    or where every next token is impossible.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+    ended: bool
+
+
+def check_limits(rows: int, limits: Sequence[int]) -> None:
+    """Raise unless there is one limit, at least 0, for each of the rows."""
+    if len(limits) != rows:
+        raise ValueError(f"{rows} rows, but {len(limits)} limits")
+    if any(limit < 0 for limit in limits):
+        raise UserError(
+            f"the most tokens of a row cannot be {min(limits)}", where="limits", todo="0 or more"
+        )
+
+
+def home(model: Steps[Any]) -> torch.device:
+    """Where ids for `model` belong: with its first parameter; on the CPU if it has none."""
+    parameters = getattr(model, "parameters", None)
+    first: Tensor | None = next(iter(parameters()), None) if parameters else None
+    return torch.device("cpu") if first is None else first.device
+
+
+def upload(values: Tensor, device: torch.device) -> Tensor:
+    """`values` on `device`, without waiting for the work that is queued there."""
+    return values.to(device, non_blocking=device.type == "cuda")
+
+
+def next_log_probs(logits: Tensor, banned: Sequence[int]) -> Tensor:
+    """Log-probabilities (N, V), float32, of the token after the last one of logits (N, T, V).
+
+    Banned tokens get -inf after the softmax, not before: the others keep the model's values, so
+    that a hypothesis can be checked with a forward pass that knows no bans.
+    """
+    log_probs = logits[:, -1].float().log_softmax(dim=-1)  # (N, V)
+    for token in banned:
+        log_probs[:, token] = NEVER
+    return log_probs
+
+
+def to_host(log_probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Both (same shape) on the CPU in one copy, so that a step waits for the device just once.
+
+    Raises UserError for a log-probability that is not a number.
+    """
+    packed = torch.stack([log_probs.view(torch.int32), ids.to(torch.int32)]).cpu()
+    values = packed[0].view(torch.float32)
+    if values.isnan().any():
+        raise UserError(
+            "the model's output is not a number",
+            where="decoding",
+            todo="its weights are damaged or its training diverged: use an earlier checkpoint",
+        )
+    return values, packed[1].long()
