@@ -1,0 +1,1 @@
+"""What looks inside a model, and the pictures of what it saw."""

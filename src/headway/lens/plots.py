@@ -1,0 +1,162 @@
+"""Pictures of alignments, and beside them the charts of a report.
+
+Pictures for files are drawn by matplotlib without its global state; those for a page are small
+inline SVG that take their colours from the page.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import textwrap
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.base.errors import UserError
+from headway.base.files import write_atomic
+from headway.lens.alignment import Alignment
+from headway.lens.charts import bars_svg, colour, curves_svg
+from headway.lens.labels import markup, number, short, visible, width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["alignment_svg", "bars_svg", "curves_svg", "draw_alignment"]
+
+_CELL_IN = 0.3  # side of a cell in inches, while the picture fits into _SIDE_IN
+_SIDE_IN = 18.0
+_PITCH_IN = 0.12  # labels closer than this cannot be read: every second one is left out, and so on
+_DPI = 150
+_FALLBACKS = (  # for letters that DejaVu lacks, those that are installed
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Apple SD Gothic Neo",
+    "Microsoft YaHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "Arial Unicode MS",
+)
+
+
+def draw_alignment(alignment: Alignment, path: Path) -> None:
+    """Draw an alignment map as PNG or SVG, by the suffix of `path`.
+
+    A row a target token (left), a column a source token (above), white for 0 and dark blue for 1.
+    The picture grows with the tokens up to 18 inches a side; beyond about 150 tokens a side, only
+    every second label is written, and so on. Raises UserError for another suffix.
+    """
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        todo = "let it end in .png or .svg"
+        raise UserError("pictures are written as PNG or SVG", where=str(path), todo=todo)
+    from matplotlib.figure import Figure
+
+    T, S = max(len(alignment.target), 1), max(len(alignment.source), 1)
+    cell = min(_CELL_IN, _SIDE_IN / max(T, S))
+    figure = Figure(figsize=(S * cell, T * cell), dpi=_DPI, facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    _fill(axes, alignment, cell)
+    content = io.BytesIO()
+    with warnings.catch_warnings():  # a letter no installed font has is drawn as a box: enough said
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        figure.savefig(
+            content,
+            format=kind,
+            bbox_inches="tight",
+            pad_inches=0.15,
+            metadata={"Date": None} if kind == "svg" else None,
+        )
+    write_atomic(path, content.getvalue())
+
+
+def _fill(axes: Axes, alignment: Alignment, cell: float) -> None:
+    """Cells, labels, title; `cell` is the side of one in inches."""
+    rows = alignment.rows()
+    if rows and rows[0]:
+        axes.imshow(rows, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
+    every = max(1, math.ceil(_PITCH_IN / cell))
+    size = min(10.0, 72 * 0.62 * cell * every)
+    fonts: dict[str, Any] = {"family": _families(), "parse_math": False}  # $ is money here
+    axes.tick_params(length=0, pad=3, top=False, labeltop=True, bottom=False, labelbottom=False)
+    columns, lines = range(0, len(alignment.source), every), range(0, len(alignment.target), every)
+    above = [short(visible(alignment.source[i]), 28) for i in columns]
+    beside = [short(visible(alignment.target[i]), 28) for i in lines]
+    axes.set_xticks(columns, above, rotation=60, ha="left", va="bottom", rotation_mode="anchor")
+    axes.set_yticks(lines, beside)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set(size=size, **fonts)
+    if cell > _PITCH_IN:
+        axes.set_xticks([i - 0.5 for i in range(1, len(alignment.source))], minor=True)
+        axes.set_yticks([i - 0.5 for i in range(1, len(alignment.target))], minor=True)
+        axes.grid(which="minor", color="#e8ecf1", linewidth=0.6)
+        axes.tick_params(which="minor", length=0)
+    axes.spines[:].set_color("#9aa5b1")
+    letters = max(44, int(cell * len(alignment.source) / 0.085))
+    title = textwrap.fill(visible(alignment.title), letters) if alignment.title else ""
+    axes.set_title(title, loc="left", pad=8, size=11.0, **fonts)
+
+
+@functools.cache
+def _families() -> list[str]:
+    """DejaVu Sans, which comes with matplotlib and has all Latin accents, then what is there."""
+    from matplotlib.font_manager import fontManager
+
+    installed = {entry.name for entry in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in _FALLBACKS if name in installed)]
+
+
+def alignment_svg(alignment: Alignment) -> str:
+    """A small inline SVG of an alignment, for a page; it takes the page's colours.
+
+    A row a target token, a column a source token. Weights below 0.01 are left out and the others
+    rounded to it, all cells of one weight being one path: 60 by 60 tokens are about 20 kB.
+    """
+    cell, size = 18, 12
+    slant = math.radians(55)
+    source = [short(visible(token)) for token in alignment.source]
+    target = [short(visible(token)) for token in alignment.target]
+    S, T = len(source), len(target)
+    left = size * max(map(width, target), default=0.0) + 10
+    top = size * (math.sin(slant) * max(map(width, source), default=0.0) + 1)
+    overhang = [i * cell + math.cos(slant) * size * width(text) for i, text in enumerate(source)]
+    right = max(0.0, max(overhang, default=0.0) - S * cell) + cell
+    W, H = left + S * cell + right, top + T * cell + 8
+    parts = [
+        f'<svg class="alignment" xmlns="http://www.w3.org/2000/svg" width="{W:.0f}" '
+        f'height="{H:.0f}" viewBox="0 0 {W:.0f} {H:.0f}" role="img" font-size="{size}" '
+        f'font-family="system-ui,sans-serif"><title>{markup(alignment.title)}</title>',
+        f'<g transform="translate({number(left)} {number(top)})">',
+        f'<rect width="{S * cell}" height="{T * cell}" fill="currentColor" opacity=".05"/>',
+        f'<g style="fill:{colour(1)}">{_cells(alignment, cell)}</g><g fill="currentColor">',
+    ]
+    for column, text in enumerate(source):
+        place = f"translate({column * cell + cell // 2 + 3} -5) rotate(-55)"
+        parts.append(f'<text transform="{place}">{markup(text)}</text>')
+    for row, text in enumerate(target):
+        parts.append(f'<text x="-7" y="{row * cell + 13}" text-anchor="end">{markup(text)}</text>')
+    return "".join([*parts, "</g></g></svg>"])
+
+
+def _cells(alignment: Alignment, cell: int) -> str:
+    """One path for each weight in hundredths, of all the cells that have it."""
+    places: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for row, weights in enumerate(alignment.rows()):
+        for column, weight in enumerate(weights):
+            places[round(100 * weight)].append((column * cell + 1, row * cell + 1))
+    side = cell - 2
+    return "".join(
+        f'<path opacity="{percent / 100:g}" d="'
+        + "".join(f"M{x} {y}h{side}v{side}h-{side}z" for x, y in cells)
+        + '"/>'
+        for percent, cells in sorted(places.items())
+        if percent > 0
+    )

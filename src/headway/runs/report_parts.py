@@ -1,0 +1,229 @@
+"""What a report shows, as plain values: the template only lays it out."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.evaluate.translation import LengthScores, TranslationScores
+from headway.lens.alignment import Alignment
+from headway.lens.plots import alignment_svg, bars_svg, curves_svg
+
+MOST_SAMPLES = 20
+MOST_LETTERS = 1200  # of one text in a sample
+MOST_ALIGNMENT_BYTES = 250_000  # of all the pictures of a page together
+
+Curve = list[tuple[float, float]]
+# Words, single signs, single letters of scripts without spaces; and the white space between.
+_PIECES = re.compile(r"\s+|[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]|\w+(?:[’'-]\w+)*|[^\w\s]")
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """All that a report says of one run.
+
+    `metrics` are the records of metrics.jsonl; `samples` have source, reference and translation;
+    `facts` are shown as they are (parameters, seconds, tokens/s, device, dtype ...).
+    """
+
+    name: str
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    scores: TranslationScores | None = None
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    alignments: list[Alignment] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+# -- scores by length -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One range of source lengths (or all): a value a run for each metric; None: not scored."""
+
+    label: str
+    n: str
+    exact_match: list[float | None]
+    chrf: list[float | None]
+
+    def best(self, metric: str) -> float | None:
+        """The value to mark, as it is printed; None where there is nothing to compare."""
+        values = [round(value, 1) for value in getattr(self, metric) if value is not None]
+        return max(values) if len(values) > 1 else None
+
+
+def scored(runs: Sequence[RunReport]) -> list[tuple[str, TranslationScores]]:
+    """The names and scores of the runs that have scores."""
+    return [(run.name, run.scores) for run in runs if run.scores is not None]
+
+
+def score_rows(runs: Sequence[RunReport]) -> list[Row]:
+    """A row a range of source lengths over all scored runs, shortest first, then all of them."""
+    table = scored(runs)
+    if not table:
+        return []
+    by_run = [{(b.low, b.high): b for b in scores.by_length} for _, scores in table]
+    ranges = sorted({key for buckets in by_run for key in buckets}, key=lambda key: key[0])
+    rows = [_row(range_label(*key), [buckets.get(key) for buckets in by_run]) for key in ranges]
+    return [*rows, _row("all", [scores for _, scores in table])]
+
+
+def _row(label: str, found: Sequence[LengthScores | TranslationScores | None]) -> Row:
+    counts = sorted({part.n for part in found if part})
+    return Row(
+        label,
+        "–".join(f"{count:,}" for count in {counts[0]: 0, counts[-1]: 0}),
+        [part.exact_match if part else None for part in found],
+        [part.chrf if part else None for part in found],
+    )
+
+
+def range_label(low: int, high: int | None) -> str:
+    return f"{low}+" if high is None else f"{low}–{high}"
+
+
+def length_chart(runs: Sequence[RunReport], rows: Sequence[Row]) -> str:
+    """Exact match by source length as bars; runs without scores keep their colour."""
+    names = [name for name, _ in scored(runs)]
+    lengths = [row for row in rows if row.label != "all"]
+    column = {name: [row.exact_match[i] for row in lengths] for i, name in enumerate(names)}
+    nothing: list[float | None] = [None] * len(lengths)
+    series = {run.name: column.get(run.name, nothing) for run in runs}
+    return bars_svg([f"{row.label} words" for row in lengths], series, y="Exact match, %")
+
+
+def finding(runs: Sequence[RunReport], rows: Sequence[Row]) -> str:
+    """One sentence on the longest sources: the best run and the worst, in percent."""
+    names = [name for name, _ in scored(runs)]
+    whole = [row for row in rows if None not in row.exact_match and row.label != "all"]
+    if len(names) < 2 or not whole:
+        return ""
+    values = [value for value in whole[-1].exact_match if value is not None]
+    ranked = sorted(zip(values, names, strict=True), reverse=True)
+    (best, first), (worst, last) = ranked[0], ranked[-1]
+    words = whole[-1].label.replace("+", " words or more").replace("–", " to ")
+    words += "" if "more" in words else " words"
+    return (
+        f"On sources of {words}, {first} gets {best:.1f} % exactly right and {last} {worst:.1f} %."
+    )
+
+
+# -- curves ---------------------------------------------------------------------------------------
+
+
+def charts(runs: Sequence[RunReport]) -> list[tuple[str, str]]:
+    """(heading, SVG) of the training curves for which there are records."""
+    wanted = (
+        ("Training, by step", "train", "nll", "step", "NLL, nats per token"),
+        ("Training, by time", "train", "nll", "seconds", "NLL, nats per token"),
+        ("Objective, by step", "train", "objective", "step", "Training objective"),
+        ("Objective, by time", "train", "objective", "seconds", "Training objective"),
+        ("Validation, by step", "valid", "nll", "step", "Validation NLL, nats per token"),
+        ("Validation, by time", "valid", "nll", "seconds", "Validation NLL, nats per token"),
+        ("Validation, by step", "valid", "exact_match", "step", "Validation exact match, %"),
+    )
+    found = []
+    for heading, kind, key, x, y in wanted:
+        series = {run.name: curve(run.metrics, kind, x, key) for run in runs}
+        if any(series.values()) and not (key == "objective" and not _smoothed(runs)):
+            found.append((heading, curves_svg(series, x=x, y=y, log_y=key != "exact_match")))
+    return found
+
+
+def curve(metrics: Sequence[dict[str, Any]], kind: str, x: str, y: str) -> Curve:
+    """Points (x, y) of the records of a kind; the last one counts where a step comes twice.
+
+    A validation record has no clock of its own: it takes that of the training record before it.
+    """
+    points: dict[float, float] = {}
+    seconds = None
+    for record in metrics:
+        seconds = record.get("seconds", seconds)
+        place = record.get(x, seconds if x == "seconds" else None)
+        if record.get("kind") == kind and place is not None and record.get(y) is not None:
+            points[float(place)] = float(record[y])
+    return sorted(points.items())
+
+
+def _smoothed(runs: Sequence[RunReport]) -> bool:
+    """Whether what was minimised is not the plain NLL anywhere; else its curve says nothing."""
+    records = [record for run in runs for record in run.metrics if record.get("kind") == "train"]
+    return any(record.get("objective") != record.get("nll") for record in records)
+
+
+# -- samples --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A source and its reference with what each run made of it, in pieces (text, mark)."""
+
+    source: str
+    reference: str
+    translations: list[tuple[str, int, list[tuple[str, str]], bool]]  # run, number, pieces, exact
+
+
+def samples(runs: Sequence[RunReport]) -> tuple[list[Sample], int]:
+    """The samples to show, and how many there were."""
+    merged: dict[tuple[str, str], Sample] = {}
+    for number, run in enumerate(runs):
+        for sample in run.samples or _last_samples(run.metrics):
+            source, reference = str(sample["source"]), str(sample["reference"])
+            entry = merged.setdefault(
+                (source, reference), Sample(_cut(source), _cut(reference), [])
+            )
+            made = str(sample["translation"])
+            pieces = list(differences(_cut(made), _cut(reference)))
+            entry.translations.append((run.name, number, pieces, made == reference))
+    return list(merged.values())[:MOST_SAMPLES], len(merged)
+
+
+def _last_samples(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The samples of the last validation that had some."""
+    return next((r["samples"] for r in reversed(metrics) if r.get("samples")), [])
+
+
+def differences(translation: str, reference: str) -> Iterator[tuple[str, str]]:
+    """The translation in pieces, each marked '', 'wrong' or 'missing' (in the reference only)."""
+    made, wanted = _PIECES.findall(translation), _PIECES.findall(reference)
+    for how, a, b, c, d in difflib.SequenceMatcher(None, made, wanted, False).get_opcodes():
+        if how == "equal":
+            yield "".join(made[a:b]), ""
+        elif how == "insert":
+            yield "".join(wanted[c:d]), "missing"
+        else:
+            yield "".join(made[a:b]), "wrong"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+
+
+# -- pictures and facts ---------------------------------------------------------------------------
+
+
+def pictures(runs: Sequence[RunReport]) -> tuple[list[tuple[str, str, str]], int]:
+    """(run, title, SVG) of the alignments that fit into a page, and how many did not."""
+    shown, left_out, room = [], 0, MOST_ALIGNMENT_BYTES
+    for run in runs:
+        for alignment in run.alignments:
+            svg = alignment_svg(alignment)
+            if len(svg) <= room:
+                shown.append((run.name, alignment.title, svg))
+                room -= len(svg)
+            else:
+                left_out += 1
+    return shown, left_out
+
+
+def fact_rows(runs: Sequence[RunReport]) -> list[tuple[str, list[str]]]:
+    """A row a fact with a value a run ('–' where it has none), in the order they came in."""
+    keys = list(dict.fromkeys(key for run in runs for key in run.facts))
+    rows = [(key, [run.facts.get(key, "–") for run in runs]) for key in keys]
+    resumed = [sum(r.get("kind") == "resume" for r in run.metrics) for run in runs]
+    if any(resumed):
+        rows.append(("resumed", [f"{times} ×" if times else "–" for times in resumed]))
+    return rows
