@@ -1,0 +1,131 @@
+"""Encoded pairs as padded batches, in an order that is a pure function of seed and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Rows = npt.NDArray[np.int64]
+
+
+class PairBatch(NamedTuple):
+    """Padded ids of some pairs; which are real is told by booleans, never by an id.
+
+    `target` begins with the start symbol and `following` (what is to be predicted) ends with the
+    end symbol: position t of the one is followed by position t of the other.
+    """
+
+    source: Tensor  # (B, S)
+    source_real: Tensor  # (B, S)
+    target: Tensor  # (B, T)
+    following: Tensor  # (B, T)
+    target_real: Tensor  # (B, T)
+
+    def to(self, device: torch.device) -> PairBatch:
+        """The same batch on a device."""
+        return PairBatch(*(part.to(device) for part in self))
+
+
+@dataclass(frozen=True)
+class EncodedSide:
+    """Rows of ids end to end: row i is `ids[starts[i] : starts[i + 1]]`."""
+
+    ids: npt.NDArray[np.int32]
+    starts: Rows
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> EncodedSide:
+        """From a list of rows."""
+        lengths = np.fromiter((len(row) for row in rows), np.int64, len(rows))
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        ids = np.fromiter((id for row in rows for id in row), np.int32, int(starts[-1]))
+        return cls(ids, starts)
+
+    @property
+    def lengths(self) -> Rows:
+        """Ids in each row."""
+        return np.diff(self.starts)
+
+    def pad(self, rows: Rows, pad: int) -> tuple[Tensor, Tensor]:
+        """Those rows as ids (B, S) padded with `pad`, and which are real (B, S)."""
+        lengths = self.lengths[rows]
+        places = np.arange(lengths.max(initial=0))
+        real = places < lengths[:, None]  # (B, S)
+        ids = np.full(real.shape, pad, np.int64)
+        ids[real] = self.ids[(self.starts[rows][:, None] + places)[real]]
+        return torch.from_numpy(ids), torch.from_numpy(real)
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Encoded sources and targets, each row ending with its end symbol."""
+
+    source: EncodedSide
+    target: EncodedSide
+
+    def __len__(self) -> int:
+        return len(self.source.lengths)
+
+    def batch(self, rows: Rows, *, pad: int, bos: int) -> PairBatch:
+        """Those rows, padded."""
+        source, source_real = self.source.pad(rows, pad)
+        following, target_real = self.target.pad(rows, pad)
+        target = torch.full_like(following, bos)
+        target[:, 1:] = following[:, :-1]
+        return PairBatch(source, source_real, target, following, target_real)
+
+
+def batch_rows(sources: Rows, targets: Rows, budget: int, order: Rows) -> list[Rows]:
+    """Cut rows into batches of at most `budget` padded tokens a side, like lengths together.
+
+    `order` breaks the ties between rows of the same lengths. A row longer than the budget is a
+    batch of its own.
+    """
+    order = order[np.lexsort((sources[order], targets[order]))]
+    longest = np.maximum(sources, targets)[order]
+    batches, first, widest = [], 0, 0
+    for index, length in enumerate(longest.tolist()):
+        widest = max(widest, length)
+        if widest * (index + 1 - first) > budget and index > first:
+            batches.append(order[first:index])
+            first, widest = index, length
+    if first < len(order):
+        batches.append(order[first:])
+    return batches
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """Which rows make which batch of an epoch: a pure function of (seed, epoch)."""
+
+    pairs: EncodedPairs
+    budget: int
+    seed: int
+
+    def epoch(self, epoch: int) -> list[Rows]:
+        """The batches of one pass over the data."""
+        random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        shuffled = random.permutation(len(self.pairs))
+        batches = batch_rows(
+            self.pairs.source.lengths, self.pairs.target.lengths, self.budget, shuffled
+        )
+        return [batches[index] for index in random.permutation(len(batches))]
+
+    def after(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Rows]]:
+        """Batches from batch `batch` of `epoch` on, without end, each with what comes next.
+
+        Yields (epoch, batch) of the batch that follows, and the rows of this one.
+        """
+        while True:
+            batches = self.epoch(epoch)
+            while batch < len(batches):
+                rows = batches[batch]
+                batch += 1
+                yield epoch, batch, rows
+            epoch, batch = epoch + 1, 0

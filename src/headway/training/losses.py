@@ -1,0 +1,91 @@
+"""The loss of token prediction: a sum and a count, so that whoever divides does it once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+CHUNK = 512  # rows of logits held at a time: few enough to stay in a cache
+
+
+class TokenLoss(NamedTuple):
+    """Sums over the target tokens: what is minimised, and the plain negative log-likelihood.
+
+    They differ by label smoothing; perplexity is made of the plain one only. In nats.
+    """
+
+    objective: Tensor
+    nll: Tensor
+
+
+class _HeadLoss(torch.autograd.Function):
+    """Output projection and cross-entropy in one, in chunks, so that (N, V) never exists.
+
+    The gradients of a chunk are computed while its logits are at hand; the backward pass only
+    scales them, which is right because the loss is the end of the graph.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        V = weight.shape[0]
+        dtype = hidden.dtype
+        projection = weight.to(dtype)
+        learns = hidden.requires_grad or weight.requires_grad
+        hidden_gradient = torch.empty_like(hidden) if learns else None
+        weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if learns else None
+        objective = hidden.new_zeros((), dtype=torch.float64)
+        nll = hidden.new_zeros((), dtype=torch.float64)
+        for rows, wanted in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+            logits = (rows @ projection.T).float()  # (n, V)
+            total = logits.logsumexp(dim=-1)  # (n,)
+            chosen = logits.gather(1, wanted[:, None]).squeeze(1)
+            plain = total - chosen
+            nll += plain.sum()
+            smooth = total - logits.mean(dim=-1) if smoothing else plain
+            objective += ((1.0 - smoothing) * plain + smoothing * smooth).sum()
+            if hidden_gradient is None or weight_gradient is None:
+                continue
+            gradient = logits.sub_(total[:, None]).exp_()  # the softmax, in place of the logits
+            if smoothing:
+                gradient -= smoothing / V
+            down = torch.full_like(chosen, smoothing - 1.0)
+            gradient.scatter_add_(1, wanted[:, None], down[:, None])
+            gradient = gradient.to(dtype)
+            start = rows.storage_offset() // rows.stride(0) if len(rows) else 0
+            hidden_gradient[start : start + len(rows)] = gradient @ projection
+            weight_gradient += gradient.T @ rows
+        context.save_for_backward(hidden_gradient, weight_gradient)
+        context.mark_non_differentiable(nll)
+        return objective, nll
+
+    @staticmethod
+    def backward(context: Any, objective: Tensor, nll: Tensor) -> Any:
+        hidden_gradient, weight_gradient = context.saved_tensors
+        scale = objective.float()
+        return hidden_gradient * scale.to(hidden_gradient.dtype), weight_gradient * scale, None, None
+
+
+def token_loss(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> TokenLoss:
+    """Cross-entropy of hidden (N, D) projected by `weight` (V, D) against targets (N,).
+
+    Label smoothing as torch.nn.functional.cross_entropy has it. Logits are made in the dtype of
+    `hidden`, the rest in float32, the sums in float64.
+    """
+    objective, nll = _HeadLoss.apply(hidden.contiguous(), weight, targets, smoothing)
+    return TokenLoss(objective, nll)
+
+
+@torch.no_grad()
+def token_statistics(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Negative log-likelihood (N,) in nats and whether the likeliest token is the target (N,)."""
+    found = []
+    for rows, wanted in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+        logits = F.linear(rows, weight.to(rows.dtype)).float()
+        nll = F.cross_entropy(logits, wanted, reduction="none")
+        found.append((nll, logits.argmax(dim=-1) == wanted))
+    return torch.cat([nll for nll, _ in found]), torch.cat([right for _, right in found])
