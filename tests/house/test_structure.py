@@ -182,7 +182,7 @@ def test_no_file_names_this_machine() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    pattern = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    pattern = re.compile(r"\b(TODO|FIXME|XXX)\b|\braise NotImplementedError\b")
     found = [
         f"{name}:{number}: {line.strip()}"
         for name, text, _ in trees(SOURCES)
