@@ -73,7 +73,7 @@ class Visibility:
     """
 
     rules: tuple[Rule, ...] = ()
-    _made: dict[tuple[int, int, str], tuple[Tensor, Tensor]] = field(
+    _made: dict[tuple[int, int, str, bool], tuple[Tensor, Tensor]] = field(
         default_factory=dict, repr=False
     )
 
@@ -105,7 +105,8 @@ class Visibility:
         query that may look at nothing has no -inf, so that its softmax and gradients are finite;
         its output is multiplied by the 0. None if everything may be looked at.
         """
-        place = (T, S, str(device))
+        # what is made in inference mode cannot be used in a graph afterwards
+        place = (T, S, str(device), torch.is_inference_mode_enabled())
         if place not in self._made:
             allowed = self.mask(T, S, device)
             if allowed is None:
