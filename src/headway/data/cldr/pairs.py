@@ -18,9 +18,9 @@ Split: TypeAlias = Literal["train", "valid", "test"]
 
 SPLITS: Final[tuple[Split, ...]] = ("train", "valid", "test")
 TENTHS: Final[dict[int, Split]] = {0: "test", 1: "valid"}  # of all texts; the rest is training
-BANDS: Final = ((2, 8), (9, 16), (17, 32), (33, 60))  # words of the source, drawn evenly
+BANDS: Final = ((2, 8), (9, 16), (17, 32), (33, 60))  # words of the source, equally often
 MOST_PAIRS: Final = 10_000_000  # a list in memory: some gigabytes
-PATIENCE: Final = 20_000  # draws in a row that give nothing new
+PATIENCE: Final = 5_000  # draws in a row that give nothing new before a band counts as empty
 
 
 def cldr_pairs(
@@ -59,20 +59,27 @@ def cldr_pairs(
     draws = random.Random(f"{seed} {source_locale} {target_locale} {max_words}")
     sampler = Sampler(source_locale, target_locale, draws=draws, max_words=max_words)
     pairs: dict[str, str] = {}
+    bands = list(_bands(max_words))
     idle = 0
     while len(pairs) < n:
-        pair = sampler.draw()
-        if pair is None or pair[0] in pairs or split_of(pair[0]) != split:
-            idle += 1
-            if idle > PATIENCE:
-                raise UserError(
-                    f"{n} pairs were asked for, but only {len(pairs)} distinct ones were found",
-                    where="n",
-                    todo=f"ask for {len(pairs)} or fewer, or raise max_words",
-                )
+        # In turn and not by chance, so that the rarer texts of a band are not pushed out by the
+        # draws that come to nothing.
+        band = bands[len(pairs) % len(bands)]
+        pair = sampler.draw(*band)
+        if pair is not None and pair[0] not in pairs and split_of(pair[0]) == split:
+            pairs[pair[0]] = pair[1]
+            idle = 0
             continue
-        idle = 0
-        pairs[pair[0]] = pair[1]
+        idle += 1
+        if idle > PATIENCE:
+            bands.remove(band)
+            idle = 0
+        if not bands:
+            raise UserError(
+                f"{n} pairs were asked for, but only {len(pairs)} distinct ones were found",
+                where="n",
+                todo=f"ask for {len(pairs)} or fewer, or raise max_words",
+            )
     return list(pairs.items())
 
 
@@ -83,7 +90,7 @@ def split_of(source: str) -> Split:
 
 
 class Sampler:
-    """Draws pairs: first a band of lengths, then a length in it, then what fills it."""
+    """Draws pairs: first a length in a band, then what fills it."""
 
     def __init__(
         self, source: Locale, target: Locale, *, draws: random.Random, max_words: int
@@ -98,18 +105,25 @@ class Sampler:
             for kind, expressions in self._inventory.in_lists.items()
         }
         self._kinds = tuple(self._in_lists)
-        self._bands = list(_bands(max_words))
 
-    def draw(self) -> tuple[str, str] | None:
-        """Give a pair, or None where the draw came to nothing."""
-        shortest, longest = self._pick(self._bands)
+    def draw(self, shortest: int, longest: int) -> tuple[str, str] | None:
+        """Give a pair whose source has so many words, or None where the draw came to nothing."""
         goal = shortest + int(self._random() * (longest - shortest + 1))
         if goal in self._alone and self._random() * goal < 2:
             alone = self._pick(self._pick(self._alone[goal]))
-            return alone.source, alone.target
+            return self._within_bounds(alone.source, alone.target, shortest, longest)
         if not self._inventory.styles or not self._kinds:
             return None
         return self._draw_list(goal, shortest, longest)
+
+    def _within_bounds(
+        self, source: str, target: str, shortest: int, longest: int
+    ) -> tuple[str, str] | None:
+        if not shortest <= count_words(source, self._source) <= longest:
+            return None
+        if count_words(target, self._target) > self._max_words:
+            return None
+        return source, target
 
     def _draw_list(self, goal: int, shortest: int, longest: int) -> tuple[str, str] | None:
         or_else = len(self._inventory.styles) - 1
@@ -123,13 +137,9 @@ class Sampler:
         source = "".join(pieces)
         if source_joiner.take_apart(source) != pieces:
             return None
-        if not shortest <= count_words(source, self._source) <= longest:
-            return None
         style = self._inventory.target_joiner.styles[name]
         target = style.join([item.target for item in items])
-        if count_words(target, self._target) > self._max_words:
-            return None
-        return source, target
+        return self._within_bounds(source, target, shortest, longest)
 
     def _fill(self, room: int) -> list[Expression]:
         """Draw different expressions of one to three kinds with `room` words in all, or fewer."""

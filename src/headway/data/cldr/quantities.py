@@ -12,6 +12,7 @@ from babel.numbers import (
     format_currency,
     format_decimal,
     format_percent,
+    get_currency_precision,
 )
 
 from headway.data.cldr.tables import Table, fixed_draws, spread_integers
@@ -110,12 +111,16 @@ def large_numbers(locale: Locale) -> Table:
 
 
 def money(locale: Locale) -> Table:
-    """Write amounts of money, with the symbol and with the name of the currency."""
+    """Write amounts of money, with the symbol and with the name of the currency.
+
+    A currency without a smaller coin gets whole amounts only: babel would round "1.50" to "2".
+    """
     table: Table = {}
     forms: tuple[Literal["standard", "name"], ...] = ("standard", "name")
     for form in forms:
         for currency in SYMBOLS:
-            for amount in (*COUNTS, *PRICES):
+            prices = PRICES if get_currency_precision(currency) else ()
+            for amount in (*COUNTS, *prices):
                 table[form, (currency, amount)] = format_currency(
                     amount, currency, locale=locale, format_type=form
                 )
