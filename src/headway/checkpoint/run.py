@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tomllib
 from collections.abc import Mapping
@@ -56,10 +57,11 @@ class RunFolder:
             for name, text in files.items():
                 write_atomic(self.path / name, text)
         except BaseException:
-            for name in files:
-                (self.path / name).unlink(missing_ok=True)
-            if not was_there and self.path.is_dir():
-                self.path.rmdir()
+            with contextlib.suppress(OSError):  # what went wrong first is what to tell
+                for name in files:
+                    (self.path / name).unlink(missing_ok=True)
+                if not was_there:
+                    self.path.rmdir()
             raise
 
     def recipe(self) -> dict[str, Any]:
