@@ -52,7 +52,7 @@ class Dropout(nn.Module):
 
 def keep_mask(shape: torch.Size, rate: float, key: list[int], like: Tensor) -> Tensor:
     """0 for a share `rate` of the elements, else the scale; dtype and device of `like`."""
-    dropped = round(rate * 256)
+    dropped = min(round(rate * 256), 255)  # a scale of 1/0 is none
     size = shape.numel()
     if like.device.type == "cpu":
         words = np.random.SFC64(np.random.SeedSequence(key)).random_raw(size // 8 + 1)
