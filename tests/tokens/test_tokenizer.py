@@ -127,7 +127,17 @@ def test_bpe_gives_back_any_text(bpe: Tokenizer, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["\0", "a\r\nb\r", "e\u0301\u0327", "123  x ~_!\n", " ", "  lead", "Ġ ▁ ##", "\ufeffx", "x" * 999],
+    [
+        "\0",
+        "a\r\nb\r",
+        "e\u0301\u0327",
+        "123  x ~_!\n",
+        " ",
+        "  lead",
+        "Ġ ▁ ##",
+        "\ufeffx",
+        "x" * 999,
+    ],
 )
 def test_bpe_gives_back_odd_text(bpe: Tokenizer, text: str) -> None:
     assert bpe.decode(bpe.encode([text])) == [text]
@@ -167,7 +177,7 @@ def test_lowercase_and_accents_are_separate_switches() -> None:
             for switch in ({}, {"lowercase": True}, {"strip_accents": True})
         )
         assert (plain, lower) == ([text], ["été हिन्दी 한국"]), kind
-        assert stripped[0].startswith("ETE ") and stripped[0].endswith(" 한국"), kind
+        assert stripped[0].split()[::2] == ["ETE", "한국"], kind
     lower = train("wordpiece", [text], lowercase=True)
     assert lower.decode(lower.encode([text])) == ["été हिन्दी 한국"]
 

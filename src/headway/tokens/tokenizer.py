@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders
@@ -12,7 +13,7 @@ from tokenizers import decoders
 from headway.base.errors import UserError
 from headway.tokens.kinds import BOS, EOS, PAD, SPECIALS, UNK, is_lossless
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode"]
 
 _BLOCK = 8192  # texts that keep their offsets in memory at a time
 
@@ -56,8 +57,7 @@ class Tokenizer:
 
         UserError if a text is not valid Unicode (half of a surrogate pair).
         """
-        _check_unicode(texts)
-        return [row.ids for row in self._made.encode_batch_fast(list(texts))]
+        return [row.ids for row in self._made.encode_batch_fast(list(only_unicode(texts)))]
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row; special ids are dropped, text that looks like them stays."""
@@ -98,10 +98,9 @@ class Tokenizer:
         The share is from 0 to 1, and 0 if there are no tokens. WordPiece loses a whole word for one
         unknown letter or for its length; the counter then has the word.
         """
-        _check_unicode(texts)
         total, found = 0, Counter[str]()
-        for start in range(0, len(texts), _BLOCK):
-            block = list(texts[start : start + _BLOCK])
+        rest = only_unicode(texts)
+        while block := list(itertools.islice(rest, _BLOCK)):
             for text, row in zip(
                 block, self._made.encode_batch(block, add_special_tokens=False), strict=True
             ):
@@ -148,15 +147,20 @@ def _special_id(made: Backend, token: str, where: str) -> int:
     )
 
 
-def _check_unicode(texts: Sequence[str]) -> None:
-    try:
-        for text in texts:
+def only_unicode(texts: Iterable[str]) -> Iterator[str]:
+    """`texts` as they come; UserError with its number at one that UTF-8 cannot hold.
+
+    Python strings can carry half of a surrogate pair, from a command line for instance.
+    """
+    for number, text in enumerate(texts, 1):
+        try:
             text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"text {[*texts].index(error.object) + 1} is not valid Unicode ({error.reason})",
-            todo="decode the input as UTF-8",
-        ) from error
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"text {number} is not valid Unicode ({error.reason})",
+                todo="decode the input as UTF-8",
+            ) from error
+        yield text
 
 
 def _byte_letters() -> dict[str, int]:

@@ -14,7 +14,7 @@ from tokenizers import models, pre_tokenizers, trainers
 from headway.base.errors import UserError
 from headway.settings.data import TokenizerSettings
 from headway.tokens.kinds import CONTINUES, LONGEST_WORD, SPECIALS, UNK, backend
-from headway.tokens.tokenizer import Tokenizer
+from headway.tokens.tokenizer import Tokenizer, only_unicode
 
 _KEY = "tokenizer.size"
 _CHUNK = 10_000  # characters that the library handles at a time
@@ -32,7 +32,8 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str]) -> Tokeni
     are not merged (BPE, WordPiece). Ties go to the more frequent, then to the smaller code points
     (character, word) or to the pair that was in the vocabulary earlier (BPE, WordPiece).
 
-    UserError if there is no text, or if `settings.size` is below the least that the kind needs.
+    UserError if there is no text, if nothing in it passes the cut-offs, or if `settings.size` is
+    below the least that the kind needs (named).
     SmallVocabulary (a warning) if the data has fewer tokens than `settings.size`.
     """
     _check_least(settings, len(SPECIALS) + 1, "the special tokens and one more")
@@ -49,6 +50,12 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str]) -> Tokeni
     made = train(settings, itertools.chain([first], chunks))
     made.add_special_tokens(list(SPECIALS))
     learned = Tokenizer(made)
+    if len(learned) == len(SPECIALS):
+        raise UserError(
+            "nothing in the text can be learned",
+            where="tokenizer",
+            todo="give more text or a lower tokenizer.min_count",
+        )
     if len(learned) < settings.size:
         warnings.warn(
             f"{_KEY}: the data gives a vocabulary of {len(learned)}, not of {settings.size}",
@@ -61,14 +68,15 @@ def train_tokenizer(settings: TokenizerSettings, texts: Iterable[str]) -> Tokeni
 def _chunks(texts: Iterable[str]) -> Iterator[str]:
     # A text without end would take the library many times its size; where it is cut depends on
     # nothing but itself, so the order of the texts still does not matter.
-    for text in texts:
-        while len(text) > _CHUNK:
-            cut = text.rfind(" ", 1, _CHUNK)
-            cut = cut if cut > 0 else _CHUNK
-            yield text[:cut]
-            text = text[cut:]
+    for text in only_unicode(texts):
+        start = 0
+        while len(text) - start > _CHUNK:
+            space = text.rfind(" ", start + 1, start + _CHUNK)
+            end = space if space > start else start + _CHUNK
+            yield text[start:end]
+            start = end
         if text:
-            yield text
+            yield text[start:]
 
 
 def _check_least(settings: TokenizerSettings, least: int, what: str) -> None:
