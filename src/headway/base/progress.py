@@ -26,6 +26,11 @@ def console() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def say(line: str) -> None:
+    """Tell the person at the terminal something; a live bar stays below it."""
+    print(line, file=sys.stderr, flush=True)
+
+
 class Steps:
     """Counts `total` units of work of the name `what`; shows rate, time left and a free text.
 
@@ -76,11 +81,4 @@ class Steps:
             rate = (self.done - self.first) / (now - self.started)
             left = (self.total - self.done) / rate if rate else 0.0
             line = f"{self.what}: {self.done}/{self.total} {self.unit}  {text}  {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
-
-    def say(self, line: str) -> None:
-        """Print a line above the bar."""
-        if self.live:
-            self.bar.console.print(line, markup=False)
-        else:
             print(line, file=sys.stderr, flush=True)

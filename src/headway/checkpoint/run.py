@@ -44,7 +44,7 @@ class RunFolder:
         config.json is written last: without it there is no run. Raises UserError where something
         is there already, or the disk refuses; then nothing of the run stays.
         """
-        self._refuse_occupied()
+        self.refuse_occupied()
         hashes = {name: _sha256(text) for name, text in tokenizers.items()}
         files = {
             RECIPE: recipe_toml,
@@ -71,6 +71,19 @@ class RunFolder:
             return tomllib.loads(path.read_bytes().decode("utf-8"))
         except ValueError as error:  # tomllib's error and a wrong encoding are both
             raise UserError(f"not TOML: {error}", where=str(path)) from None
+
+    def replace_recipe(self, recipe_toml: str) -> None:
+        """Write down what a resumed run was told to do differently."""
+        write_atomic(self.path / RECIPE, recipe_toml)
+
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine and data hashes of the run's beginning."""
+        environment: dict[str, Any] = read_json(self._file(ENVIRONMENT))
+        return environment
+
+    def has_weights(self) -> bool:
+        """Whether an evaluation has chosen weights yet."""
+        return (self.path / WEIGHTS).exists()
 
     def config(self) -> dict[str, Any]:
         """The settings of the model and the hashes of the tokenisers; the format is checked."""
@@ -109,7 +122,7 @@ class RunFolder:
 
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name; tied names share one tensor."""
-        if not (self.path / WEIGHTS).exists() and (self.path / CONFIG).exists():
+        if not self.has_weights() and (self.path / CONFIG).exists():
             todo = "the run has not come to its first evaluation: go on with --resume"
             raise UserError(f"there is no {WEIGHTS} yet", where=str(self.path), todo=todo)
         return read_tensors(self._file(WEIGHTS))
@@ -122,7 +135,8 @@ class RunFolder:
             raise UserError(f"not a run: there is no {name}", where=str(self.path), todo=_NOT_A_RUN)
         return self.path / name
 
-    def _refuse_occupied(self) -> None:
+    def refuse_occupied(self) -> None:
+        """Raise UserError unless a run can begin here: the folder is absent or empty."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
         if (self.path / RECIPE).exists():

@@ -10,9 +10,11 @@ from headway.lens.labels import markup, number, width
 
 # A page can set --s0 to --s5; without it these are legible on white and on black.
 _COLOURS = ("#b06a00", "#2f78c4", "#1d8f73", "#b4436c", "#7d5fc0", "#6b7785")
-_W, _H = 480, 280
-_LEFT, _RIGHT, _BOTTOM = 46, 14, 42
+_W, _H = 480, 270
+_LEFT, _RIGHT, _BOTTOM = 46, 14, 38  # room for ticks and the name of the x axis
 _SIZE = 12
+_HALO = "paint-order:stroke;stroke:var(--card,transparent);stroke-width:3px"  # clear of grid lines
+_MOST_DOTS = 15  # points a curve, on average, up to which each is shown
 _MOST_POINTS = 300  # a curve of more is thinned: a screen shows no more, and pages stay small
 
 
@@ -68,12 +70,13 @@ def curves_svg(
         y_low, y_high = math.floor(y_low / step) * step, math.ceil(y_high / step) * step
         y_ticks = _ticks(y_low, y_high)
     across = _Axis(x_low, x_high, _LEFT, _W - _RIGHT)
-    up = _Axis(y_low, y_high, _H - _BOTTOM, top + 8, log=log_y)
+    up = _Axis(y_low, y_high, _H - _BOTTOM, top + 14, log=log_y)
     parts = [_grid(up, y_ticks), *(_tick_x(across(tick), _tick_label(tick)) for tick in x_ticks)]
-    parts += [_text(_W - _RIGHT, _H - 6, x, "end"), legend]
+    parts += [_text(_W - _RIGHT, _H - 5, x, "end"), legend]
     for index, curve in enumerate(curves.values()):
         if curve:
-            parts.append(_curve(_thin(sorted(curve)), index, across, up))
+            places = [(across(a), up(b)) for a, b in _thin(sorted(curve))]
+            parts.append(_curve(places, index, dots=len(points) <= _MOST_DOTS * len(curves)))
     return _frame(f"{y} against {x}", y, parts)
 
 
@@ -100,14 +103,15 @@ def bars_svg(groups: Sequence[str], series: dict[str, list[float | None]], *, y:
                 f'height="{number(max(height, 0.5))}" rx="1.5" style="fill:{colour(index)}"/>'
             )
             if bar >= 22:
-                parts.append(_text(x + bar / 2, up(value) - 4, f"{value:.1f}", "middle", size=10))
-    return _frame(y, y, parts)
+                label = _text(x + bar / 2, up(value) - 4, f"{value:.1f}", "middle", size=10)
+                parts.append(f'<g style="{_HALO}">{label}</g>')
+    return _frame(y, y, parts, height=_H - 14)  # no name under the x axis
 
 
-def _frame(title: str, y: str, parts: list[str]) -> str:
+def _frame(title: str, y: str, parts: list[str], *, height: int = _H) -> str:
     """The SVG around a chart, with the name of its y axis above it."""
     head = (
-        f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_W} {_H}" '
+        f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_W} {height}" '
         f'role="img" font-size="{_SIZE}" font-family="system-ui,sans-serif">'
         f"<title>{markup(title)}</title>"
     )
@@ -153,17 +157,17 @@ def _text(
     return f'<text {place} fill="currentColor"{looks}>{markup(text)}</text>'
 
 
-def _curve(points: list[tuple[float, float]], index: int, across: _Axis, up: _Axis) -> str:
-    """A line; where points are few, a dot on each."""
-    places = [f"{number(across(a))} {number(up(b))}" for a, b in points]
+def _curve(places: list[tuple[float, float]], index: int, *, dots: bool) -> str:
+    """A line through pixels, with a dot on each if wanted (or if there is only one)."""
+    points = "L".join(f"{number(x)} {number(y)}" for x, y in places)
     line = (
-        f'<path d="M{"L".join(places)}" fill="none" stroke-width="1.8" stroke-linejoin="round" '
+        f'<path d="M{points}" fill="none" stroke-width="1.8" stroke-linejoin="round" '
         f'style="stroke:{colour(index)}"/>'
     )
-    if len(points) > 12:
+    if not dots and len(places) > 1:
         return line
-    dots = "".join(f'<circle cx="{p.split()[0]}" cy="{p.split()[1]}" r="2.6"/>' for p in places)
-    return f'{line}<g style="fill:{colour(index)}">{dots}</g>'
+    marks = "".join(f'<circle cx="{number(x)}" cy="{number(y)}" r="2.6"/>' for x, y in places)
+    return f'{line}<g style="fill:{colour(index)}">{marks}</g>'
 
 
 def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -84,21 +84,22 @@ def _fill(axes: Axes, alignment: Alignment, cell: float) -> None:
     if rows and rows[0]:
         axes.imshow(rows, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     every = max(1, math.ceil(_PITCH_IN / cell))
-    size = min(10.0, 72 * 0.62 * cell * every)
+    size = min(12.0, 72 * 0.55 * cell * every)
     fonts: dict[str, Any] = {"family": _families(), "parse_math": False}  # $ is money here
     axes.tick_params(length=0, pad=3, top=False, labeltop=True, bottom=False, labelbottom=False)
-    columns, lines = range(0, len(alignment.source), every), range(0, len(alignment.target), every)
+    columns = range(0, len(alignment.source), every)
+    rows_named = range(0, len(alignment.target), every)
     above = [short(visible(alignment.source[i]), 28) for i in columns]
-    beside = [short(visible(alignment.target[i]), 28) for i in lines]
+    beside = [short(visible(alignment.target[i]), 28) for i in rows_named]
     axes.set_xticks(columns, above, rotation=60, ha="left", va="bottom", rotation_mode="anchor")
-    axes.set_yticks(lines, beside)
+    axes.set_yticks(rows_named, beside)
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         label.set(size=size, **fonts)
-    if cell > _PITCH_IN:
-        axes.set_xticks([i - 0.5 for i in range(1, len(alignment.source))], minor=True)
-        axes.set_yticks([i - 0.5 for i in range(1, len(alignment.target))], minor=True)
-        axes.grid(which="minor", color="#e8ecf1", linewidth=0.6)
-        axes.tick_params(which="minor", length=0)
+    if cell > _PITCH_IN and rows:
+        T, S = len(alignment.target), len(alignment.source)
+        lines: dict[str, Any] = {"color": "#e8ecf1", "linewidth": 0.6}
+        axes.vlines([i + 0.5 for i in range(S - 1)], -0.5, T - 0.5, **lines)
+        axes.hlines([i + 0.5 for i in range(T - 1)], -0.5, S - 0.5, **lines)
     axes.spines[:].set_color("#9aa5b1")
     letters = max(44, int(cell * len(alignment.source) / 0.085))
     title = textwrap.fill(visible(alignment.title), letters) if alignment.title else ""

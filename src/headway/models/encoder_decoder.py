@@ -24,6 +24,14 @@ class EncoderDecoder(nn.Module, ABC, Generic[Encoded, State]):
     head: nn.Linear
 
     @abstractmethod
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """How many source and target ids there are rows for."""
+
+    @abstractmethod
+    def alignment_taps(self) -> list[str]:
+        """Names of the taps on the attention from target to source, one a layer; maybe none."""
+
+    @abstractmethod
     def encode(self, source: Tensor, real: Tensor, noise: Noise | None = None) -> Encoded:
         """Read a source: ids (B, S) and which of them are real (B, S)."""
 
@@ -35,7 +43,7 @@ class EncoderDecoder(nn.Module, ABC, Generic[Encoded, State]):
         """
 
     @abstractmethod
-    def begin(self, encoded: Encoded, real: Tensor) -> State:
+    def begin(self, encoded: Encoded) -> State:
         """The state before the first target token."""
 
     @abstractmethod
@@ -53,7 +61,7 @@ class EncoderDecoder(nn.Module, ABC, Generic[Encoded, State]):
     def start(self, source: Tensor, lengths: Tensor) -> State:
         """Read a source for decoding: ids (B, S), of which each row has `lengths` (B,) real."""
         real = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
-        return self.begin(self.encode(source, real), real)
+        return self.begin(self.encode(source, real))
 
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """Ids (N, T) after the state -> logits (N, T, V) and the state after them."""

@@ -83,6 +83,14 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         if settings.tie != "none":
             self.head.weight = self.target_embedding.weight
 
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """How many source and target ids there are rows for."""
+        return self.source_embedding.num_embeddings, self.head.out_features
+
+    def alignment_taps(self) -> list[str]:
+        """The one attention, if there is a score."""
+        return ["tap_weights"] if self.score is not None else []
+
     def encode(self, source: Tensor, real: Tensor, noise: Noise | None = None) -> DecoderState:
         """Ids (B, S), real (B, S) -> the decoder's first state."""
         embedded = self.source_dropout(self.source_embedding(source), noise)  # (B, S, E)
@@ -99,7 +107,7 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         """Ids (B, T), the first state -> hidden (B, T, E)."""
         return self._advance(target, encoded, noise)[0]
 
-    def begin(self, encoded: DecoderState, real: Tensor) -> DecoderState:
+    def begin(self, encoded: DecoderState) -> DecoderState:
         """The state before the first target token."""
         return encoded
 

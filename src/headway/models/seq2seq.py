@@ -80,6 +80,15 @@ class Transformer(EncoderDecoder[EncodedSource, TransformerState]):
         if settings.tie != "none":
             self.head.weight = target_tokens.weight
 
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """How many source and target ids there are rows for."""
+        return self.source_embedding.tokens.num_embeddings, self.head.out_features
+
+    def alignment_taps(self) -> list[str]:
+        """The cross-attention of each decoder layer."""
+        layers = range(len(self.decoder.layers))
+        return [f"decoder.layers.{layer}.cross_attention.tap_weights" for layer in layers]
+
     def encode(self, source: Tensor, real: Tensor, noise: Noise | None = None) -> EncodedSource:
         """Ids (B, S), real (B, S) -> the encoder's output (B, S, D)."""
         positions = row_positions(real)
@@ -93,12 +102,12 @@ class Transformer(EncoderDecoder[EncodedSource, TransformerState]):
 
     def decode(self, target: Tensor, encoded: EncodedSource, noise: Noise | None = None) -> Tensor:
         """Ids (B, T), the encoder's output -> hidden (B, T, D)."""
-        state = self.begin(encoded, encoded.real)
+        state = self.begin(encoded)
         return self._advance(target, state, noise)[0]
 
-    def begin(self, encoded: EncodedSource, real: Tensor) -> TransformerState:
+    def begin(self, encoded: EncodedSource) -> TransformerState:
         """The state before the first target token."""
-        return TransformerState(self.decoder.memory_keys(encoded.hidden), real, None)
+        return TransformerState(self.decoder.memory_keys(encoded.hidden), encoded.real, None)
 
     def advance(self, ids: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         """Ids (N, T) after the state -> hidden (N, T, D) and the state after them."""

@@ -64,7 +64,7 @@ class ScaledDotScore(DotScore):
 
     def change(self, query: Tensor) -> Tensor:
         """q / √K."""
-        return query * query.shape[-1] ** -0.5
+        return query / math.sqrt(query.shape[-1])
 
 
 class BilinearScore(DotScore):

@@ -32,6 +32,7 @@ def write_report(path: Path, title: str, runs: Sequence[RunReport], *, about: st
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    runs = parts.distinct(runs)
     rows = parts.score_rows(runs)
     samples, n_samples = parts.samples(runs)
     pictures, left_out = parts.pictures(runs)
@@ -43,7 +44,7 @@ def write_report(path: Path, title: str, runs: Sequence[RunReport], *, about: st
         rows=rows,
         scored=_scored(runs),
         length_chart=Markup(parts.length_chart(runs, rows)) if rows else "",
-        charts=[(heading, Markup(svg)) for heading, svg in parts.charts(runs)],
+        charts=[Markup(svg) for svg in parts.charts(runs)],
         samples=samples,
         n_samples=n_samples,
         pictures=[(name, caption, Markup(svg)) for name, caption, svg in pictures],
@@ -71,7 +72,7 @@ def scores_table(runs: Sequence[RunReport]) -> Table:
     table.add_column("words")
     table.add_column("n", justify="right")
     for metric in ("exact", "chrF"):
-        for name, _ in parts.scored(runs):
+        for name, _ in parts.scored(parts.distinct(runs)):
             table.add_column(Text(f"{name}\n{metric}"), justify="right")
     rows = parts.score_rows(runs)
     for place, row in enumerate(rows):

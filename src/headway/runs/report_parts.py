@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.evaluate.translation import LengthScores, TranslationScores
@@ -35,6 +36,17 @@ class RunReport:
     samples: list[dict[str, Any]] = field(default_factory=list)
     alignments: list[Alignment] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+
+
+def distinct(runs: Sequence[RunReport]) -> list[RunReport]:
+    """The runs, with a number behind a name that came before."""
+    seen: Counter[str] = Counter()
+    renamed = []
+    for run in runs:
+        seen[run.name] += 1
+        again = seen[run.name] > 1
+        renamed.append(replace(run, name=f"{run.name} ({seen[run.name]})") if again else run)
+    return renamed
 
 
 # -- scores by length -----------------------------------------------------------------------------
@@ -114,22 +126,22 @@ def finding(runs: Sequence[RunReport], rows: Sequence[Row]) -> str:
 # -- curves ---------------------------------------------------------------------------------------
 
 
-def charts(runs: Sequence[RunReport]) -> list[tuple[str, str]]:
-    """(heading, SVG) of the training curves for which there are records."""
+def charts(runs: Sequence[RunReport]) -> list[str]:
+    """The training curves for which there are records, as SVG, by step and by time."""
     wanted = (
-        ("Training, by step", "train", "nll", "step", "NLL, nats per token"),
-        ("Training, by time", "train", "nll", "seconds", "NLL, nats per token"),
-        ("Objective, by step", "train", "objective", "step", "Training objective"),
-        ("Objective, by time", "train", "objective", "seconds", "Training objective"),
-        ("Validation, by step", "valid", "nll", "step", "Validation NLL, nats per token"),
-        ("Validation, by time", "valid", "nll", "seconds", "Validation NLL, nats per token"),
-        ("Validation, by step", "valid", "exact_match", "step", "Validation exact match, %"),
+        ("train", "nll", "Training NLL, nats per token"),
+        ("train", "objective", "Training objective"),
+        ("valid", "nll", "Validation NLL, nats per token"),
+        ("valid", "exact_match", "Validation exact match, %"),
     )
     found = []
-    for heading, kind, key, x, y in wanted:
-        series = {run.name: curve(run.metrics, kind, x, key) for run in runs}
-        if any(series.values()) and not (key == "objective" and not _smoothed(runs)):
-            found.append((heading, curves_svg(series, x=x, y=y, log_y=key != "exact_match")))
+    for kind, key, y in wanted:
+        if key == "objective" and not _smoothed(runs):
+            continue
+        for x in ("step", "seconds"):
+            series = {run.name: curve(run.metrics, kind, x, key) for run in runs}
+            if any(series.values()):
+                found.append(curves_svg(series, x=x, y=y, log_y=key != "exact_match"))
     return found
 
 
@@ -190,12 +202,15 @@ def differences(translation: str, reference: str) -> Iterator[tuple[str, str]]:
     """The translation in pieces, each marked '', 'wrong' or 'missing' (in the reference only)."""
     made, wanted = _PIECES.findall(translation), _PIECES.findall(reference)
     for how, a, b, c, d in difflib.SequenceMatcher(None, made, wanted, False).get_opcodes():
-        if how == "equal":
-            yield "".join(made[a:b]), ""
-        elif how == "insert":
-            yield "".join(wanted[c:d]), "missing"
-        else:
-            yield "".join(made[a:b]), "wrong"
+        text = "".join(wanted[c:d] if how == "insert" else made[a:b])
+        mark = {"equal": "", "insert": "missing"}.get(how, "wrong")
+        bare = text.strip()
+        before, _, after = text.partition(bare) if mark and bare else ("", "", "")
+        yield from (
+            piece
+            for piece in ((before, ""), (bare if mark and bare else text, mark), (after, ""))
+            if piece[0]
+        )
 
 
 def _cut(text: str) -> str:

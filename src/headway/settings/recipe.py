@@ -92,22 +92,27 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     return found
 
 
+def load_recipe_text(name: str) -> str:
+    """The file of a shipped recipe. Raises UserError for an unknown name, naming the nearest."""
+    shipped = SHIPPED / f"{name}.toml"
+    if not shipped.is_file():
+        raise unknown("recipe", name, shipped_recipes())
+    return shipped.read_text(encoding="utf-8")
+
+
 def _read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
     name = str(recipe)
-    shipped = SHIPPED / f"{name}.toml"
-    if shipped.is_file():
-        return f"recipe {name}", tomllib.loads(shipped.read_text(encoding="utf-8"))
     path = Path(recipe)
-    if not path.is_file():
-        if path.suffix == ".toml":
-            raise UserError("there is no such recipe file", where=name, todo="check the path")
-        raise unknown("recipe", name, shipped_recipes())
+    if path.suffix != ".toml":
+        return f"recipe {name}", tomllib.loads(load_recipe_text(name))
     try:
         return name, tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError:
+        raise UserError("there is no such recipe file", where=name, todo="check the path") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"not TOML: {error}", where=name, todo="correct that line") from None
     except UnicodeDecodeError as error:
-        raise UserError(f"not UTF-8: byte {error.start}", where=name) from None
+        raise UserError(f"not UTF-8: byte {error.start + 1}", where=name) from None
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,6 +122,10 @@ def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            _put(table, f"{key}.{name}", inner)
+        return
     *folders, last = key.split(".")
     for folder in folders:
         table = table.setdefault(folder, {})

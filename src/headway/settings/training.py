@@ -65,7 +65,7 @@ class EvaluateSettings(Settings):
     The first `lines` of the validation part are translated greedily at each evaluation, and the
     best weights by `metric` are kept; the test part is translated with `beam` at the end.
     `length_penalty` is α of Wu et al. 2016, equation 14. A translation is at most
-    `max_ratio` × source tokens + 10 long.
+    `max_ratio` × source tokens + 10 long. `lowercase` ignores case in all scores.
     """
 
     metric: Metric = "loss"
@@ -74,4 +74,5 @@ class EvaluateSettings(Settings):
     beam: PositiveInt = 4
     length_penalty: NonNegativeFloat = 0.6
     max_ratio: PositiveFloat = 2.0
+    lowercase: bool = False
     batch_tokens: PositiveInt = 4096

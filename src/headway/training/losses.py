@@ -40,7 +40,8 @@ class _HeadLoss(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if learns else None
         objective = hidden.new_zeros((), dtype=torch.float64)
         nll = hidden.new_zeros((), dtype=torch.float64)
-        for rows, wanted in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+        for start in range(0, len(hidden), CHUNK):
+            rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
             logits = (rows @ projection.T).float()  # (n, V)
             total = logits.logsumexp(dim=-1)  # (n,)
             chosen = logits.gather(1, wanted[:, None]).squeeze(1)
@@ -56,8 +57,7 @@ class _HeadLoss(torch.autograd.Function):
             down = torch.full_like(chosen, smoothing - 1.0)
             gradient.scatter_add_(1, wanted[:, None], down[:, None])
             gradient = gradient.to(dtype)
-            start = rows.storage_offset() // rows.stride(0) if len(rows) else 0
-            hidden_gradient[start : start + len(rows)] = gradient @ projection
+            hidden_gradient[start : start + CHUNK] = gradient @ projection
             weight_gradient += gradient.T @ rows
         context.save_for_backward(hidden_gradient, weight_gradient)
         context.mark_non_differentiable(nll)
@@ -67,7 +67,12 @@ class _HeadLoss(torch.autograd.Function):
     def backward(context: Any, objective: Tensor, nll: Tensor) -> Any:
         hidden_gradient, weight_gradient = context.saved_tensors
         scale = objective.float()
-        return hidden_gradient * scale.to(hidden_gradient.dtype), weight_gradient * scale, None, None
+        return (
+            hidden_gradient * scale.to(hidden_gradient.dtype),
+            weight_gradient * scale,
+            None,
+            None,
+        )
 
 
 def token_loss(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> TokenLoss:
@@ -76,15 +81,15 @@ def token_loss(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
     Label smoothing as torch.nn.functional.cross_entropy has it. Logits are made in the dtype of
     `hidden`, the rest in float32, the sums in float64.
     """
-    objective, nll = _HeadLoss.apply(hidden.contiguous(), weight, targets, smoothing)
-    return TokenLoss(objective, nll)
+    return TokenLoss(*_HeadLoss.apply(hidden, weight, targets, smoothing))  # type: ignore[no-untyped-call]
 
 
 @torch.no_grad()
 def token_statistics(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood (N,) in nats and whether the likeliest token is the target (N,)."""
     found = []
-    for rows, wanted in zip(hidden.split(CHUNK), targets.split(CHUNK), strict=True):
+    for start in range(0, len(hidden), CHUNK):
+        rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
         logits = F.linear(rows, weight.to(rows.dtype)).float()
         nll = F.cross_entropy(logits, wanted, reduction="none")
         found.append((nll, logits.argmax(dim=-1) == wanted))

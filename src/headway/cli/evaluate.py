@@ -1,0 +1,56 @@
+"""headway evaluate"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headway.base.errors import UserError
+from headway.cli.options import Beam, Device, JsonFile, Run, write_json
+
+
+def evaluate(
+    run: Run,
+    data: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="SOURCE TARGET", help="Two parallel files; the recipe's test part if not set."
+        ),
+    ] = None,
+    beam: Beam = None,
+    json: JsonFile = None,
+    device: Device = "auto",
+) -> None:
+    """Judge a run: BLEU, chrF, exact match, token accuracy, perplexity, by source length.
+
+    Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
+    """
+    from headway.data.pairs import load_part, read_pairs
+    from headway.runs.evaluate import evaluate_pairs
+    from headway.runs.load import load
+
+    translator = load(run, device=device)
+    pairs = read_pairs(*data) if data else load_part(translator.recipe.data, "test")
+    if pairs is None:
+        raise UserError("the recipe has no test part", todo="name two files with --data")
+    found = evaluate_pairs(translator, pairs, beam=beam, progress=True)
+    write_json(json, found.to_table())
+    scores, likelihood = found.scores, found.likelihood
+    print(f"{scores.n} pairs from {pairs.origin}")
+    print(f"BLEU            {scores.bleu:6.2f}   {scores.signature}")
+    print(f"chrF            {scores.chrf:6.2f}   {scores.chrf_signature}")
+    print(f"exact match     {scores.exact_match:6.2f} %")
+    print(f"token accuracy  {likelihood.token_accuracy:6.2f} %")
+    print(f"perplexity      {likelihood.perplexity:6.2f}")
+    for part in scores.by_length:
+        words = f"{part.low}–{part.high}" if part.high else f"{part.low}+"
+        print(
+            f"  {words:>6} words  {part.n:6} pairs  exact match {part.exact_match:5.1f} %  "
+            f"chrF {part.chrf:5.1f}"
+        )
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(evaluate)

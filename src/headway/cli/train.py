@@ -1,0 +1,47 @@
+"""headway train"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import Device
+from headway.settings.recipe import load_recipe, parse_overrides
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A shipped recipe or a TOML file; headway recipes lists them."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be given again."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run's folder; runs/RECIPE if not set.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in that folder.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Train what a recipe says, judge it and write its report.
+
+    Example: headway train cldr/transformer --set train.steps=2000 --out runs/fr-en
+    """
+    overrides = parse_overrides(settings or [])
+    if recipe is not None and not resume:
+        load_recipe(recipe, overrides)  # mistakes are told before torch is loaded
+    from headway.runs.train import train as run
+
+    translator = run(recipe, out=out, resume=resume, device=device, **overrides)
+    folder = out or Path("runs") / str(recipe).removesuffix(".toml").strip("./").replace("/", "-")
+    print(f"{translator!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(train)

@@ -1,0 +1,119 @@
+"""What a training does beside its steps: log, evaluate, save. Wired here, unknown to the loop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headway.base.progress import say
+from headway.checkpoint.run import RunFolder
+from headway.checkpoint.steps import save_checkpoint
+from headway.data.pairs import Pairs
+from headway.runs.evaluate import evaluate_pairs
+from headway.runs.translator import Translator
+from headway.settings.recipe import Recipe
+from headway.training.loop import Trainer
+from headway.training.optimizer import optimizer_tensors
+from headway.training.schedules import learning_rate
+from headway.training.state import TrainState
+
+LOWER_IS_BETTER = {"loss"}
+
+
+@dataclass
+class RunLog:
+    """Writes records to metrics.jsonl, and their numbers to TensorBoard."""
+
+    folder: RunFolder
+    first_step: int
+    _board: Any = field(default=None, repr=False)
+
+    def write(self, record: dict[str, Any]) -> None:
+        """One record, with `kind` and `step`."""
+        self.folder.metrics.append(record)
+        if self._board is None:
+            from torch.utils.tensorboard import SummaryWriter  # half a second to import
+
+            self._board = SummaryWriter(
+                str(self.folder.path / "tensorboard"), purge_step=self.first_step + 1
+            )
+        for name, value in record.items():
+            if isinstance(value, int | float) and name != "step":
+                self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+
+    def close(self) -> None:
+        """Have TensorBoard's file on the disk."""
+        if self._board is not None:
+            self._board.close()
+
+
+@dataclass(frozen=True)
+class RunHooks:
+    """The hooks of one run."""
+
+    folder: RunFolder
+    recipe: Recipe
+    trainer: Trainer
+    translator: Translator
+    valid: Pairs | None
+    log: RunLog
+
+    def on_log(self, state: TrainState) -> None:
+        """The mean losses of the window, the rate, the speed."""
+        window = state.window
+        tokens = max(1, window.tokens)
+        record: dict[str, Any] = {
+            "kind": "train",
+            "step": state.step,
+            "tokens": state.tokens,
+            "seconds": round(state.seconds, 3),
+            "objective": window.objective / tokens,
+            "nll": window.nll / tokens,
+            "learning_rate": learning_rate(self.recipe.train, state.step),
+            "grad_norm": window.gradient_norm / max(1, window.steps),
+            "tokens_per_s": round(window.tokens / max(1e-9, window.seconds), 1),
+        }
+        if state.step % self.recipe.train.log_every:
+            record["partial"] = True  # the run's last step; a longer run would go on from here
+        self.log.write(record)
+
+    def on_evaluate(self, state: TrainState) -> None:
+        """Translate some of the validation part; keep the weights if they are the best so far."""
+        if self.valid is None:
+            return
+        found = evaluate_pairs(self.translator, self.valid, beam=1)
+        scores = found.to_table()
+        values = {name: scores[name] for name in ("bleu", "chrf", "exact_match", "token_accuracy")}
+        record = {
+            "kind": "valid",
+            "step": state.step,
+            "nll": scores["nll"],
+            "perplexity": scores["perplexity"],
+            **values,
+            "samples": found.samples(self.recipe.evaluate.samples),
+        }
+        self.log.write(record)
+        metric = self.recipe.evaluate.metric
+        value = scores["nll" if metric == "loss" else metric]
+        if metric in LOWER_IS_BETTER:
+            value = -value
+        shown = "  ".join(f"{name} {number:.1f}" for name, number in values.items())
+        say(f"step {state.step}: perplexity {scores['perplexity']:.2f}  {shown}")
+        if not math.isnan(value) and (state.best is None or value > state.best):
+            state.best, state.best_step = value, state.step
+            self.folder.save_weights(self.trainer.model.state_dict())
+
+    def on_save(self, state: TrainState) -> None:
+        """A checkpoint from which training goes on exactly."""
+        model, optimizer = self.trainer.model, self.trainer.optimizer
+        save_checkpoint(
+            self.folder.checkpoints,
+            state.step,
+            weights=model.state_dict(),
+            optimizer=optimizer_tensors(optimizer, model),
+            state={**state.to_table(), "threads": torch.get_num_threads()},
+            keep=self.recipe.train.keep,
+        )

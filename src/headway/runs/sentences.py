@@ -1,0 +1,79 @@
+"""Many sources through a model: batches of like lengths, results in the order of the texts."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headway.base.progress import Steps
+from headway.batches.pairs import EncodedSide, batch_rows
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class SourceBatch:
+    """Some sources, the longest translation each may have, and their places among all texts."""
+
+    ids: Tensor  # (B, S)
+    lengths: Tensor  # (B,)
+    limits: list[int]
+    places: list[int]
+
+
+class LongSource(UserWarning):
+    """A source was cut to what the model can read."""
+
+
+def each_source(
+    texts: Sequence[str],
+    work: Callable[[SourceBatch], list[Result]],
+    *,
+    encode: Callable[[Sequence[str]], list[list[int]]],
+    pad: int,
+    eos: int,
+    max_length: int,
+    max_ratio: float,
+    budget: int,
+    device: torch.device,
+    nothing: Result,
+    progress: bool,
+) -> list[Result]:
+    """Do `work` on batches of at most `budget` padded tokens; `nothing` for texts without any.
+
+    A text of more than `max_length` tokens is cut, with a LongSource warning that names its line.
+    A translation may have `max_ratio` × source tokens + 10, and at most `max_length`.
+    """
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    rows = encode([texts[place] for place in filled])
+    for place, row in zip(filled, rows, strict=True):
+        if len(row) > max_length:
+            warnings.warn(
+                f"line {place + 1} has {len(row)} tokens and was cut to the {max_length} that the "
+                "model can read",
+                LongSource,
+                stacklevel=4,
+            )
+            row[max_length - 1 :] = [eos]
+    side = EncodedSide.of(rows)
+    results = [nothing] * len(texts)
+    lengths = side.lengths
+    bar = Steps("translating", len(filled), unit="sentences") if progress else None
+    with bar or contextlib.nullcontext():
+        for chosen in batch_rows(lengths, lengths, budget, np.arange(len(rows))):
+            ids, real = side.pad(chosen, pad)
+            places = [filled[row] for row in chosen]
+            limits = [min(int(n * max_ratio) + 10, max_length) for n in lengths[chosen]]
+            batch = SourceBatch(ids.to(device), real.sum(dim=1).to(device), limits, places)
+            for place, result in zip(places, work(batch), strict=True):
+                results[place] = result
+            if bar:
+                bar.advance(len(places))
+    return results

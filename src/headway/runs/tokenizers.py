@@ -1,0 +1,49 @@
+"""The tokenisers of a run: one for both sides, or one a side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.checkpoint.run import RunFolder
+from headway.data.pairs import Pairs
+from headway.settings.data import TokenizerSettings
+from headway.tokens.tokenizer import Tokenizer
+from headway.tokens.training import train_tokenizer
+
+JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """The source's and the target's tokeniser; the same object where they are one."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @classmethod
+    def train(cls, settings: TokenizerSettings, pairs: Pairs) -> Tokenizers:
+        """Learn them from training pairs."""
+        if settings.joint:
+            joint = train_tokenizer(settings, pairs.texts())
+            return cls(joint, joint)
+        return cls(
+            train_tokenizer(settings, pairs.sources), train_tokenizer(settings, pairs.targets)
+        )
+
+    @classmethod
+    def read(cls, folder: RunFolder) -> Tokenizers:
+        """Those that a run was trained with."""
+
+        def one(name: str) -> Tokenizer:
+            return Tokenizer.from_json(folder.tokenizer_text(name), where=str(folder.path / name))
+
+        if JOINT in folder.config()["tokenizers"]:
+            joint = one(JOINT)
+            return cls(joint, joint)
+        return cls(one(SOURCE), one(TARGET))
+
+    def files(self) -> dict[str, str]:
+        """File name -> content."""
+        if self.source is self.target:
+            return {JOINT: self.source.to_json()}
+        return {SOURCE: self.source.to_json(), TARGET: self.target.to_json()}

@@ -1,0 +1,243 @@
+"""From a recipe to a run: prepare, train, judge, report; and going on where a run was stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.base.errors import UserError
+from headway.base.progress import say
+from headway.base.runtime import environment, keep_pages, pick_device
+from headway.batches.pairs import BatchOrder
+from headway.checkpoint.run import RunFolder
+from headway.checkpoint.steps import Checkpoint, newest_checkpoint
+from headway.models.build import build
+from headway.runs.hooks import RunHooks, RunLog
+from headway.runs.load import translator_of
+from headway.runs.prepare import Prepared, prepare
+from headway.runs.summary import summarise
+from headway.runs.tokenizers import Tokenizers
+from headway.runs.translator import Translator
+from headway.settings.recipe import Recipe, load_recipe
+from headway.training.loop import Framing, Hook, NotFinite, Trainer
+from headway.training.optimizer import restore_optimizer
+from headway.training.probe import faster_dtype
+from headway.training.state import TrainState
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any] | None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    **overrides: Any,
+) -> Translator:
+    """Train what a recipe says into the folder `out` and return the translator.
+
+    `recipe` is a shipped name, a TOML file or a table; `overrides` are its keys, as tables
+    (`train={"steps": 100}`) or dotted (`**{"train.steps": 100}`). With `resume` the run in `out`
+    goes on from its newest checkpoint, exactly as if it had not been stopped; then only keys of
+    `train` and `evaluate` may be overridden. Raises UserError for bad input, before anything is
+    written, and Interrupted when it was stopped and has saved.
+    """
+    keep_pages()
+    if resume:
+        run = _resumed(recipe, out, overrides, pick_device(device))
+    else:
+        run = _started(recipe, out, overrides, pick_device(device))
+    return run.finish()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that is ready to train."""
+
+    folder: RunFolder
+    recipe: Recipe
+    prepared: Prepared
+    trainer: Trainer
+    device: torch.device
+
+    def finish(self) -> Translator:
+        """Train to the end, then judge the best weights on the test part and write the report."""
+        log = RunLog(self.folder, self.trainer.state.step)
+        valid = self.prepared.valid
+        translator = Translator(
+            self.trainer.model, self.prepared.tokenizers, self.recipe, self.device
+        )
+        hooks = RunHooks(
+            self.folder,
+            self.recipe,
+            self.trainer,
+            translator,
+            valid.first(self.recipe.evaluate.lines) if valid is not None else None,
+            log,
+        )
+        settings = self.recipe.train
+        try:
+            self.trainer.run(
+                Hook(settings.log_every, hooks.on_log),
+                [
+                    Hook(settings.evaluate_every, hooks.on_evaluate),
+                    Hook(settings.save_every, hooks.on_save),
+                ],
+                leave=hooks.on_save,
+            )
+        except NotFinite:
+            hooks.on_save(self.trainer.state)
+            raise
+        finally:
+            log.close()
+        if valid is None:
+            self.folder.save_weights(self.trainer.model.state_dict())
+        best = translator_of(
+            self.recipe, self.prepared.tokenizers, self.folder.weights(), self.device
+        )
+        summarise(self.folder, best, self.prepared.test or valid)
+        return best
+
+
+def _started(
+    recipe: str | Path | Mapping[str, Any] | None,
+    out: str | Path | None,
+    overrides: Mapping[str, Any],
+    device: torch.device,
+) -> _Run:
+    if recipe is None:
+        raise UserError("no recipe is named", todo="see them with: headway recipes")
+    settings = load_recipe(recipe, overrides)
+    folder = RunFolder(_place(recipe, out))
+    folder.refuse_occupied()
+    prepared = prepare(settings)
+    _say_all(prepared)
+    trainer = _trainer(settings, prepared, device, TrainState())
+    if settings.train.dtype == "auto":
+        dtype = faster_dtype(trainer)
+        settings = settings.model_copy(
+            update={"train": settings.train.model_copy(update={"dtype": dtype})}
+        )
+        trainer = _trainer(settings, prepared, device, TrainState())
+    config = {
+        "model": settings.model.model_dump(mode="json"),
+        "n_source": len(prepared.tokenizers.source),
+        "n_target": len(prepared.tokenizers.target),
+    }
+    facts = {**environment(), "data": prepared.hashes}
+    folder.create(settings.to_toml(), config, prepared.tokenizers.files(), facts)
+    return _Run(folder, settings, prepared, trainer, device)
+
+
+def _resumed(
+    recipe: str | Path | Mapping[str, Any] | None,
+    out: str | Path | None,
+    overrides: Mapping[str, Any],
+    device: torch.device,
+) -> _Run:
+    if recipe is None and out is None:
+        raise UserError("no run is named", todo="give --out DIR")
+    folder = RunFolder(Path(out) if out is not None else _place(recipe, None))
+    folder.config()
+    stored = load_recipe(folder.recipe())
+    settings = load_recipe(folder.recipe(), overrides)
+    for name in ("data", "tokenizer", "model", "seed"):
+        if getattr(settings, name) != getattr(stored, name):
+            raise UserError(
+                f"'{name}' of a run that has begun cannot change",
+                where=str(folder.path),
+                todo="start another run with another --out",
+            )
+    if settings.train.dtype == "auto":
+        raise UserError("train.dtype must stay what it was", where=str(folder.path))
+    prepared = prepare(settings, Tokenizers.read(folder))
+    _check_data(folder, prepared)
+    checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
+    for line in passed_over:
+        say(line)
+    trainer = _trainer(settings, prepared, device, TrainState())
+    if checkpoint is None:
+        say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
+    else:
+        trainer = _trainer(settings, prepared, device, _restored(checkpoint))
+        trainer.model.load_state_dict(checkpoint.weights())
+        restore_optimizer(trainer.optimizer, trainer.model, checkpoint.optimizer())
+        say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
+    folder.replace_recipe(settings.to_toml())
+    _rewind_log(folder, trainer.state.step)
+    return _Run(folder, settings, prepared, trainer, device)
+
+
+def _restored(checkpoint: Checkpoint) -> TrainState:
+    table = checkpoint.state()
+    threads = table.pop("threads")
+    if threads != torch.get_num_threads():
+        say(
+            f"this run was trained with {threads} threads and goes on with "
+            f"{torch.get_num_threads()}: sums may differ in the last bit"
+        )
+    return TrainState.from_table(table)
+
+
+def _trainer(
+    recipe: Recipe, prepared: Prepared, device: torch.device, state: TrainState
+) -> Trainer:
+    tokenizers = prepared.tokenizers
+    model = build(
+        recipe.model,
+        n_source=len(tokenizers.source),
+        n_target=len(tokenizers.target),
+        seed=recipe.seed,
+    )
+    return Trainer(
+        model.to(device),
+        recipe.train,
+        BatchOrder(prepared.train, recipe.train.batch_tokens, recipe.seed),
+        Framing(pad=tokenizers.target.pad, bos=tokenizers.target.bos),
+        seed=recipe.seed,
+        device=device,
+        state=state,
+    )
+
+
+def _place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | None) -> Path:
+    """The folder of a run: `out`, or one named after the recipe."""
+    if out is not None:
+        return Path(out)
+    if isinstance(recipe, str | Path):
+        return Path("runs") / str(recipe).removesuffix(".toml").strip("./").replace("/", "-")
+    raise UserError("a recipe given as a table has no name", todo="give out=FOLDER")
+
+
+def _check_data(folder: RunFolder, prepared: Prepared) -> None:
+    stored = folder.environment()["data"]
+    changed = [name for name, digest in prepared.hashes.items() if stored.get(name) != digest]
+    if changed:
+        raise UserError(
+            f"the {' and '.join(changed)} data are not what this run began with",
+            where=str(folder.path),
+            todo="put the original data back, or start another run",
+        )
+
+
+def _rewind_log(folder: RunFolder, step: int) -> None:
+    """Forget what was logged after the checkpoint, and say that the run was resumed."""
+    records = folder.metrics.read()
+    kept = [
+        record
+        for record in records
+        if record["kind"] == "resume"
+        or (
+            (record["kind"] in ("train", "valid") and record["step"] <= step)
+            and not record.get("partial")
+        )
+    ]
+    folder.metrics.keep([*kept, {"kind": "resume", "step": step}])
+
+
+def _say_all(prepared: Prepared) -> None:
+    for notice in prepared.notices:
+        say(notice)

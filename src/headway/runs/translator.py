@@ -1,0 +1,255 @@
+"""A trained translator: text in, text out, and a look at what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from headway.base.errors import UserError
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch, Rows, batch_rows
+from headway.decode.beam import beam_search
+from headway.decode.greedy import greedy
+from headway.decode.sampling import sample
+from headway.decode.steps import Hypothesis
+from headway.evaluate.likelihood import Likelihood
+from headway.lens.alignment import Alignment
+from headway.lens.record import record
+from headway.models.encoder_decoder import EncoderDecoder
+from headway.runs.sentences import SourceBatch, each_source
+from headway.runs.tokenizers import Tokenizers
+from headway.settings.recipe import Recipe
+from headway.tokens.tokenizer import check_fits
+from headway.training.losses import token_statistics
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation with its log-probability in nats, and the score that ranks it."""
+
+    text: str
+    log_prob: float
+    score: float
+
+
+class Translator:
+    """Translates, scores and explains with one model. Made by `headway.load` and `headway.train`.
+
+    Computes in float32. Results do not depend on what else is in the list or on its order.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any, Any],
+        tokenizers: Tokenizers,
+        recipe: Recipe,
+        device: torch.device,
+    ) -> None:
+        self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device
+        source, target = model.vocabulary_sizes()
+        check_fits(tokenizers.source, source, "source embedding")
+        check_fits(tokenizers.target, target, "target embedding")
+
+    def __repr__(self) -> str:
+        data = self.recipe.data
+        count = sum(weight.numel() for weight in self.model.parameters())
+        kind = self.recipe.model.kind
+        return (
+            f"Translator({data.source_language} → {data.target_language}, {kind}, "
+            f"{count:,} parameters, {self.device})"
+        )
+
+    def translate(
+        self, texts: Sequence[str], *, beam: int | None = None, progress: bool = False
+    ) -> list[str]:
+        """The best translation of each text, in order; an empty text gives an empty one.
+
+        `beam` is the number of hypotheses kept side by side; 1 is greedy, None the recipe's. A
+        text longer than the model's limit is cut, with a warning that names its line.
+        """
+        width = self.recipe.evaluate.beam if beam is None else beam
+        if width > 1:
+            found = self.n_best(texts, 1, beam=width, progress=progress)
+            return [translations[0].text for translations in found]
+
+        def decode(batch: SourceBatch) -> list[str]:
+            hypotheses = greedy(
+                self.model,
+                self._start(batch),
+                rows=len(batch.limits),
+                limits=batch.limits,
+                **self._symbols(),
+            )
+            return self.tokenizers.target.decode([each.ids for each in hypotheses])
+
+        return self._each(texts, decode, nothing="", progress=progress)
+
+    def n_best(
+        self, texts: Sequence[str], n: int, *, beam: int | None = None, progress: bool = False
+    ) -> list[list[Translation]]:
+        """The best `n` translations of each text, best first; `beam` at least `n`."""
+        width = max(n, self.recipe.evaluate.beam) if beam is None else beam
+
+        def search(batch: SourceBatch) -> list[list[Translation]]:
+            found = beam_search(
+                self.model,
+                self._start(batch),
+                rows=len(batch.limits),
+                limits=batch.limits,
+                width=width,
+                n_best=n,
+                length_penalty=self.recipe.evaluate.length_penalty,
+                **self._symbols(),
+            )
+            return [self._texts(hypotheses) for hypotheses in found]
+
+        nothing = [Translation("", 0.0, 0.0)]
+        return self._each(texts, search, nothing=nothing, progress=progress, width=width)
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> list[str]:
+        """A random translation of each text; the i-th depends on the text, `seed` and i only."""
+
+        def draw(batch: SourceBatch) -> list[str]:
+            hypotheses = sample(
+                self.model,
+                self._start(batch),
+                seeds=[seed + place for place in batch.places],
+                limits=batch.limits,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                **self._symbols(),
+            )
+            return self.tokenizers.target.decode([each.ids for each in hypotheses])
+
+        return self._each(texts, draw, nothing="", progress=False)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """The log-probability, in nats, of each target given its source, end symbol included."""
+        return [-likelihood.nll for likelihood in self.likelihoods(sources, targets)]
+
+    @torch.no_grad()
+    def likelihoods(self, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
+        """How likely each target is given its source; from plain negative log-likelihood."""
+        if len(sources) != len(targets):
+            raise UserError(f"{len(sources)} sources but {len(targets)} targets")
+        pairs = self._encode(sources, targets)
+        found = [Likelihood()] * len(pairs)
+        self.model.eval()
+        lengths = pairs.source.lengths, pairs.target.lengths
+        for rows in batch_rows(*lengths, self.recipe.evaluate.batch_tokens, np.arange(len(pairs))):
+            batch = self._batch(pairs, rows)
+            encoded = self.model.encode(batch.source, batch.source_real)
+            hidden = self.model.decode(batch.target, encoded)[batch.target_real]
+            nll, right = token_statistics(
+                hidden, self.model.head.weight, batch.following[batch.target_real]
+            )
+            counts = batch.target_real.sum(dim=1).tolist()
+            parts = zip(rows, torch.split(nll, counts), torch.split(right, counts), strict=True)
+            for row, each, hits in parts:
+                found[int(row)] = Likelihood(float(each.double().sum()), len(each), int(hits.sum()))
+        return found
+
+    def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> Alignment:
+        """Where each token of the target looks in the source; `target` None: the translation.
+
+        `layer` and `head` count from 0. Without `layer` it is the last but one, in which a
+        Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
+        the mean over the heads. Raises UserError if the model has no attention or no such layer.
+        """
+        target = self.translate([source])[0] if target is None else target
+        taps = self.model.alignment_taps()
+        if not taps:
+            raise UserError(
+                "this model has no attention between source and target", todo="model.score = 'none'"
+            )
+        layer = max(0, len(taps) - 2) if layer is None else layer
+        if not 0 <= layer < len(taps):
+            raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
+        pairs = self._encode([source], [target])
+        batch = self._batch(pairs, np.zeros(1, np.int64))
+        self.model.eval()
+        with torch.no_grad(), record(self.model, taps[layer]) as seen:
+            self.model(batch.source, batch.source_real, batch.target)
+        weights = seen[taps[layer]][-1][0]  # (H, T, S)
+        if head is not None and not 0 <= head < len(weights):
+            raise UserError(f"there is no head {head}", todo=f"heads are 0 to {len(weights) - 1}")
+        chosen = weights.mean(dim=0) if head is None else weights[head]  # (T, S)
+        which = f"layer {layer}, " if len(taps) > 1 else ""
+        which += "mean of the heads" if head is None and len(weights) > 1 else f"head {head or 0}"
+        return Alignment(
+            source=self.tokenizers.source.pieces(batch.source[0].tolist()),
+            target=self.tokenizers.target.pieces(batch.following[0].tolist()),
+            weights=chosen.cpu().numpy(),
+            title=which if len(taps) > 1 or len(weights) > 1 else "attention",
+        )
+
+    def _symbols(self) -> dict[str, Any]:
+        target = self.tokenizers.target
+        return {"bos": target.bos, "eos": target.eos, "banned": (target.pad, target.bos)}
+
+    def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        texts = self.tokenizers.target.decode([each.ids for each in hypotheses])
+        return [
+            Translation(text, each.log_prob, each.score)
+            for text, each in zip(texts, hypotheses, strict=True)
+        ]
+
+    def _start(self, batch: SourceBatch) -> Any:
+        return self.model.start(batch.ids, batch.lengths)
+
+    def _each(
+        self,
+        texts: Sequence[str],
+        work: Callable[[SourceBatch], list[Result]],
+        *,
+        nothing: Result,
+        progress: bool,
+        width: int = 1,
+    ) -> list[Result]:
+        self.model.eval()
+        source = self.tokenizers.source
+        settings = self.recipe.evaluate
+        return each_source(
+            texts,
+            work,
+            encode=source.encode,
+            pad=source.pad,
+            eos=source.eos,
+            max_length=self.recipe.model.max_length,
+            max_ratio=settings.max_ratio,
+            budget=max(1, settings.batch_tokens // width),
+            device=self.device,
+            nothing=nothing,
+            progress=progress,
+        )
+
+    def _encode(self, sources: Sequence[str], targets: Sequence[str]) -> EncodedPairs:
+        return EncodedPairs(
+            EncodedSide.of(self.tokenizers.source.encode(sources)),
+            EncodedSide.of(self.tokenizers.target.encode(targets)),
+        )
+
+    def _batch(self, pairs: EncodedPairs, rows: Rows) -> PairBatch:
+        target = self.tokenizers.target
+        return pairs.batch(rows, pad=target.pad, bos=target.bos).to(self.device)

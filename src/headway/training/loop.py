@@ -1,0 +1,202 @@
+"""The training loop: steps of one or more batches, with things to do every so often."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.base.errors import Interrupted, UserError
+from headway.base.progress import Steps
+from headway.batches.pairs import BatchOrder, PairBatch, Rows
+from headway.models.encoder_decoder import EncoderDecoder
+from headway.nn.dropout import Noise
+from headway.settings.training import TrainSettings
+from headway.training.losses import TokenLoss, token_loss
+from headway.training.optimizer import make_optimizer
+from headway.training.schedules import learning_rate
+from headway.training.state import TrainState, Window
+
+
+class NotFinite(UserError):
+    """The loss or a gradient was not finite; the weights are those of the step before."""
+
+
+@dataclass(frozen=True)
+class Hook:
+    """Something to do after every `every` steps and after the last one."""
+
+    every: int
+    call: Callable[[TrainState], None]
+
+
+@dataclass(frozen=True)
+class Framing:
+    """The ids that batches are padded with and that targets begin with."""
+
+    pad: int
+    bos: int
+
+
+class Trainer:
+    """Trains an encoder–decoder on pairs. Saving, evaluating and logging come in as hooks."""
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any, Any],
+        settings: TrainSettings,
+        order: BatchOrder,
+        framing: Framing,
+        *,
+        seed: int,
+        device: torch.device,
+        state: TrainState | None = None,
+    ) -> None:
+        self.model, self.settings, self.order, self.framing = model, settings, order, framing
+        self.seed, self.device = seed, device
+        self.state = state or TrainState()
+        self.optimizer = make_optimizer(model, settings)
+        self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+
+    def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
+        """Train to the last step; `log` sees the window of losses, which is then emptied.
+
+        Ctrl-C and SIGTERM end it after the step in hand: `leave` saves, then Interrupted is
+        raised. Raises UserError at the first loss or gradient that is not finite, before the
+        weights are touched.
+        """
+        steps = self.settings.steps
+        batches = self.order.after(self.state.epoch, self.state.batch)
+        self.model.train()
+        with _listen() as asked, Steps("training", steps, done=self.state.step) as progress:
+            while self.state.step < steps:
+                self.advance(batches)
+                last = self.state.step == steps
+                progress.advance(text=self._text())
+                if self.state.step % log.every == 0 or last:
+                    log.call(self.state)
+                if self.state.step % log.every == 0:
+                    self.state.window = Window()
+                for hook in hooks:
+                    if self.state.step % hook.every == 0 or last:
+                        hook.call(self.state)
+                        self.model.train()
+                if asked and not last:
+                    leave(self.state)
+                    step = self.state.step
+                    raise Interrupted(asked[0], f"stopped and saved after step {step} of {steps}")
+
+    def advance(self, batches: Iterator[tuple[int, int, Rows]]) -> None:
+        """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""
+        began = time.perf_counter()
+        state, step = self.state, self.state.step + 1
+        taken = [next(batches) for _ in range(self.settings.accumulate)]
+        made = [
+            self.order.pairs.batch(rows, pad=self.framing.pad, bos=self.framing.bos)
+            for _, _, rows in taken
+        ]
+        tokens = sum(int(batch.target_real.sum()) for batch in made)
+        torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
+        sums = [torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)]
+        for micro, batch in enumerate(made):
+            loss = self.loss(batch.to(self.device), Noise(self.seed, step, micro))
+            (loss.objective / tokens).backward()  # type: ignore[no-untyped-call]
+            for index, part in enumerate(loss):
+                sums[index] += part.detach().cpu()
+        objective, nll = (float(part) for part in sums)
+        norm = self._clip()
+        if not (math.isfinite(objective) and math.isfinite(norm)):
+            raise self._not_finite(objective, [rows for _, _, rows in taken])
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, step)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        seconds = time.perf_counter() - began
+        state.step, (state.epoch, state.batch) = step, taken[-1][:2]
+        state.tokens += tokens
+        state.seconds += seconds
+        window = state.window
+        window.objective += objective
+        window.nll += nll
+        window.tokens += tokens
+        window.gradient_norm += norm
+        window.seconds += seconds
+        window.steps += 1
+
+    def loss(self, batch: PairBatch, noise: Noise | None) -> TokenLoss:
+        """The loss of the real target tokens of a batch."""
+        with autocast(self.device, self.settings.dtype):
+            encoded = self.model.encode(batch.source, batch.source_real, noise)
+            hidden = self.model.decode(batch.target, encoded, noise)
+        hidden = hidden[batch.target_real].to(compute_dtype(self.settings.dtype))  # (N, D)
+        targets = batch.following[batch.target_real]
+        return token_loss(hidden, self.model.head.weight, targets, self.settings.label_smoothing)
+
+    def _clip(self) -> float:
+        """Scale the gradient down to the norm `clip`, if it is set; returns its norm before."""
+        limit = self.settings.clip or math.inf
+        return float(nn.utils.clip_grad_norm_(self.weights, limit))
+
+    def _not_finite(self, objective: float, rows: list[Rows]) -> NotFinite:
+        bad = [
+            name
+            for name, weight in self.model.named_parameters()
+            if weight.grad is not None and not bool(weight.grad.isfinite().all())
+        ]
+        first = f"the gradient of {bad[0]}" if bad else "the loss"
+        examples = ", ".join(str(row) for row in rows[0][:5])
+        return NotFinite(
+            f"{first} is not finite (loss {objective}); training pairs {examples}, …",
+            where=f"step {self.state.step + 1}",
+            todo="the last checkpoint is kept: lower train.learning_rate, lengthen train.warmup "
+            "or set train.clip, then --resume",
+        )
+
+    def _text(self) -> str:
+        window = self.state.window
+        nll = window.nll / max(1, window.tokens)
+        rate = window.tokens / max(1e-9, window.seconds)
+        return f"loss {nll:.3f}  {rate:,.0f} tokens/s"
+
+
+def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:
+    """Matrix products in bfloat16 if that is the dtype; norms and softmax stay in float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
+
+
+def compute_dtype(dtype: str) -> torch.dtype:
+    """The torch dtype of a resolved setting."""
+    return torch.bfloat16 if dtype == "bfloat16" else torch.float32
+
+
+@contextlib.contextmanager
+def _listen() -> Iterator[list[int]]:
+    """A list that SIGINT and SIGTERM write their number into; a second Ctrl-C stops at once."""
+    asked: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    try:
+        before = {number: signal.signal(number, note) for number in _SIGNALS}
+    except ValueError:  # not in the main thread, where signals do not arrive anyway
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -1,0 +1,83 @@
+"""Which dtype trains faster on this machine: measured once, remembered, never asked of a name."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+
+from headway.base.files import write_atomic
+from headway.base.runtime import processor
+from headway.training.loop import Trainer
+
+STEPS = 3  # timed after one to warm up; the fastest counts, since a busy machine only adds time
+
+
+def faster_dtype(trainer: Trainer) -> str:
+    """ "float32" or "bfloat16", whichever takes less time for a step of this training.
+
+    The answer is kept for this machine, torch and model in the user's cache folder. The trainer's
+    model, optimiser and state are left as they were.
+    """
+    known = _cache_file()
+    answers = _read(known)
+    key = _key(trainer)
+    if key not in answers:
+        seconds = {dtype: _seconds(trainer, dtype) for dtype in ("float32", "bfloat16")}
+        answers[key] = min(seconds, key=lambda dtype: seconds[dtype])
+        try:
+            write_atomic(known, json.dumps(answers, indent=1, sort_keys=True))
+        except Exception:
+            return answers[key]
+    return answers[key]
+
+
+def _seconds(trainer: Trainer, dtype: str) -> float:
+    settings = trainer.settings.model_copy(update={"dtype": dtype, "steps": STEPS + 1})
+    trial = Trainer(
+        copy.deepcopy(trainer.model),
+        settings,
+        trainer.order,
+        trainer.framing,
+        seed=trainer.seed,
+        device=trainer.device,
+    )
+    batches = trial.order.after(0, 0)
+    taken = []
+    for _ in range(STEPS + 1):
+        began, seen = time.perf_counter(), trial.state.tokens
+        trial.advance(batches)
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
+        taken.append((time.perf_counter() - began) / max(1, trial.state.tokens - seen))
+    return min(taken[1:])
+
+
+def _key(trainer: Trainer) -> str:
+    facts = (
+        torch.__version__,
+        processor(),
+        str(trainer.device),
+        torch.get_num_threads(),
+        trainer.settings.batch_tokens,
+        [(name, tuple(weight.shape)) for name, weight in trainer.model.named_parameters()],
+    )
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _cache_file() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "headway" / "dtype.json"
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        answers = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return answers if isinstance(answers, dict) else {}
