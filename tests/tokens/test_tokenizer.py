@@ -143,6 +143,12 @@ def test_bpe_gives_back_odd_text(bpe: Tokenizer, text: str) -> None:
     assert bpe.decode(bpe.encode([text])) == [text]
 
 
+def test_combining_marks_stay_with_their_letters_in_bpe() -> None:
+    """Hindi falls into pieces under a rule that knows letters only."""
+    tokenizer = train("bpe", ["हिन्दी हिन्दी"] * 3)
+    assert tokenizer.pieces(tokenizer.encode(["हिन्दी हिन्दी"])[0]) == ["हिन्दी", "▁हिन्दी", EOS]
+
+
 @settings(max_examples=200, deadline=None)
 @given(text=st.text(alphabet="aé ▁'<>/s.\u00a0\n\u200d\u0301_9", min_size=1, max_size=30))
 def test_words_and_characters_give_back_known_text(text: str) -> None:

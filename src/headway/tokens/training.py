@@ -177,8 +177,8 @@ def _count_words(settings: TokenizerSettings, texts: Iterable[str]) -> Counter[s
 
 def _repeated(counts: Counter[str]) -> Iterator[str]:
     # The library counts words again and takes no counts from outside.
-    for word in counts:
-        whole, rest = divmod(counts[word], 1000)
+    for word, count in counts.items():
+        whole, rest = divmod(count, 1000)
         for times in [1000] * whole + [rest]:
             yield f"{word} " * times
 
