@@ -18,8 +18,8 @@ MOST_LETTERS = 1200  # of one text in a sample
 MOST_ALIGNMENT_BYTES = 250_000  # of all the pictures of a page together
 
 Curve = list[tuple[float, float]]
-# Words, single signs, single letters of scripts without spaces; and the white space between.
-_PIECES = re.compile(r"\s+|[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]|\w+(?:[’'-]\w+)*|[^\w\s]")
+# A word, a sign, or a letter of a script without spaces, with the white space before it.
+_PIECE = re.compile(r"\s*(?:[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]|\w+(?:[’'-]\w+)*|[^\w\s]|$)")
 
 
 @dataclass(frozen=True)
@@ -180,17 +180,23 @@ class Sample:
 
 def samples(runs: Sequence[RunReport]) -> tuple[list[Sample], int]:
     """The samples to show, and how many there were."""
-    merged: dict[tuple[str, str], Sample] = {}
-    for number, run in enumerate(runs):
+    made: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for place, run in enumerate(runs):
         for sample in run.samples or _last_samples(run.metrics):
-            source, reference = str(sample["source"]), str(sample["reference"])
-            entry = merged.setdefault(
-                (source, reference), Sample(_cut(source), _cut(reference), [])
-            )
-            made = str(sample["translation"])
-            pieces = list(differences(_cut(made), _cut(reference)))
-            entry.translations.append((run.name, number, pieces, made == reference))
-    return list(merged.values())[:MOST_SAMPLES], len(merged)
+            pair = str(sample["source"]), str(sample["reference"])
+            made.setdefault(pair, []).append((place, str(sample["translation"])))
+    shown = list(made.items())[:MOST_SAMPLES]
+    return [
+        Sample(
+            _cut(source),
+            _cut(reference),
+            [
+                (runs[i].name, i, list(differences(_cut(text), _cut(reference))), text == reference)
+                for i, text in texts
+            ],
+        )
+        for (source, reference), texts in shown
+    ], len(made)
 
 
 def _last_samples(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -199,18 +205,22 @@ def _last_samples(metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def differences(translation: str, reference: str) -> Iterator[tuple[str, str]]:
-    """The translation in pieces, each marked '', 'wrong' or 'missing' (in the reference only)."""
-    made, wanted = _PIECES.findall(translation), _PIECES.findall(reference)
-    for how, a, b, c, d in difflib.SequenceMatcher(None, made, wanted, False).get_opcodes():
+    """The translation in pieces, each marked '', 'wrong' or 'missing' (in the reference only).
+
+    White space is not compared: as a piece like any other it would match everywhere, and a model
+    that repeats itself would keep difflib busy for minutes.
+    """
+    made, wanted = _PIECE.findall(translation), _PIECE.findall(reference)
+    words = [[piece.strip() for piece in pieces] for pieces in (made, wanted)]
+    for how, a, b, c, d in difflib.SequenceMatcher(None, *words, False).get_opcodes():
         text = "".join(wanted[c:d] if how == "insert" else made[a:b])
-        mark = {"equal": "", "insert": "missing"}.get(how, "wrong")
         bare = text.strip()
-        before, _, after = text.partition(bare) if mark and bare else ("", "", "")
-        yield from (
-            piece
-            for piece in ((before, ""), (bare if mark and bare else text, mark), (after, ""))
-            if piece[0]
-        )
+        if not bare:
+            continue
+        before = text[: len(text) - len(text.lstrip())]
+        if before:
+            yield before, ""
+        yield bare, {"equal": "", "insert": "missing"}.get(how, "wrong")
 
 
 def _cut(text: str) -> str:
