@@ -89,6 +89,8 @@ def targets(kinds: dict[str, list[Expression]]) -> dict[str, str]:
         ("il y a 3 heures", "3 hours ago"),
         ("dans 1 semaine", "in 1 week"),
         ("3 siècles", "3 centuries"),
+        ("2 yen japonais", None),  # 1.50 rounded, with the plural of 1.50
+        ("5 yens japonais", "5 Japanese yen"),
         ("Allemagne", "Germany"),
         ("Bosnie-Herzégovine", "Bosnia & Herzegovina"),
         ("États-Unis", "United States"),
@@ -98,6 +100,7 @@ def targets(kinds: dict[str, list[Expression]]) -> dict[str, str]:
         # Two readings: left out.
         ("vingt et un", None),  # or: twenty and one
         ("Svalbard et Jan Mayen", None),
+        ("1\u202fbit", None),  # CLDR abbreviates bit and byte alike in the singular
         ("quatre-vingtsième", None),  # a mistake of num2words
     ],
 )
