@@ -9,6 +9,7 @@ Processes are forked, so that each one costs milliseconds and not an import of t
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import signal
@@ -92,11 +93,17 @@ def kill_at_random(folder: Path, kills: int, seed: int) -> None:
 
 
 def kill_at_every_call(folder: Path) -> None:
-    """End a save before its first, second, … change of the disk, until one comes through."""
+    """End a save before its first, second, … change of the disk, until one comes through.
+
+    Each starts from a clean folder, and then from what the kill before it left.
+    """
     survived = 0
-    for step in (2, 3):  # 2 is saved again, 3 is new: with `keep` 1 the old one goes then
+    # step 2 is saved again, step 3 is new: with `keep` 1 the old one goes then
+    for step, clean in itertools.product((2, 3), (True, False)):
+        save(folder, 2, keep=1)
         for calls in range(10_000):
-            save(folder, 2, keep=1)
+            if clean:
+                save(folder, 2, keep=1)
 
             def one_save(calls: int = calls, step: int = step) -> None:
                 left = [calls]

@@ -85,6 +85,13 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-11", "step-12"]
 
 
+def test_damaged_ones_are_not_counted_among_those_kept(tmp_path: Path) -> None:
+    save(tmp_path, 8)
+    truncate(save(tmp_path, 9) / "optimizer.safetensors")
+    save(tmp_path, 10, keep=2)
+    assert names(tmp_path) == ["step-10", "step-8"]
+
+
 def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     save(tmp_path, 5, word="before")
     save(tmp_path, 5, word="after")

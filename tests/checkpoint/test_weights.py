@@ -92,7 +92,10 @@ def test_views_that_only_share_memory_stay_apart(tmp_path: Path) -> None:
     base = torch.arange(12.0).view(3, 4)
     views = {
         "base": base,
+        "first": base[0],
         "row": base[1],
+        "square": base[:, :3],
+        "square turned": base[:, :3].t(),
         "turned": base.t(),
         "flat": base.view(12),
         "wide": base[0].expand(2, 4),
