@@ -64,6 +64,12 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "config.json").stat().st_ino == before
 
 
+def test_a_run_killed_as_it_began_is_told_from_one_to_resume(tmp_path: Path) -> None:
+    (create(tmp_path / "run").path / "config.json").unlink()
+    with pytest.raises(UserError, match="killed as it began; delete that folder or choose"):
+        create(tmp_path / "run")
+
+
 def test_other_things_are_not_mixed_with_a_run(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UserError, match=r"not empty \('notes.txt'\) and not a run"):

@@ -139,6 +139,9 @@ class RunFolder:
         """Raise UserError unless a run can begin here: the folder is absent or empty."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
+        if (self.path / RECIPE).exists() and not (self.path / CONFIG).exists():
+            todo = f"delete that folder or {_ELSEWHERE}"
+            raise UserError("a run that was killed as it began", where=str(self.path), todo=todo)
         if (self.path / RECIPE).exists():
             todo = f"go on with --resume, delete it, or {_ELSEWHERE}"
             raise UserError("there is a run already", where=str(self.path), todo=todo)
