@@ -58,10 +58,23 @@ def cldr_pairs(
         )
     draws = random.Random(f"{seed} {source_locale} {target_locale} {max_words}")
     sampler = Sampler(source_locale, target_locale, draws=draws, max_words=max_words)
+    pairs = _collect(sampler, list(_bands(max_words)), n=n, split=split)
+    if len(pairs) < n:
+        raise UserError(
+            f"{n} pairs were asked for, but only {len(pairs)} distinct ones were found",
+            where="n",
+            todo=f"ask for {len(pairs)} or fewer, or raise max_words",
+        )
+    return list(pairs.items())
+
+
+def _collect(
+    sampler: Sampler, bands: list[tuple[int, int]], *, n: int, split: Split
+) -> dict[str, str]:
+    """Draw `n` distinct pairs of a split, or all that patience finds."""
     pairs: dict[str, str] = {}
-    bands = list(_bands(max_words))
     idle = 0
-    while len(pairs) < n:
+    while len(pairs) < n and bands:
         # In turn and not by chance, so that the rarer texts of a band are not pushed out by the
         # draws that come to nothing.
         band = bands[len(pairs) % len(bands)]
@@ -74,13 +87,7 @@ def cldr_pairs(
         if idle > PATIENCE:
             bands.remove(band)
             idle = 0
-        if not bands:
-            raise UserError(
-                f"{n} pairs were asked for, but only {len(pairs)} distinct ones were found",
-                where="n",
-                todo=f"ask for {len(pairs)} or fewer, or raise max_words",
-            )
-    return list(pairs.items())
+    return pairs
 
 
 def split_of(source: str) -> Split:
