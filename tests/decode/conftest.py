@@ -48,7 +48,9 @@ class Toy:
         self.sizes.append(len(ids))
         entries = [
             (key, (*prefix, token))
-            for (key, prefix), token in zip(state.entries, ids[:, 0].tolist(), strict=True)
+            for (key, prefix), token in zip(
+                state.entries, ids.as_subclass(Tensor)[:, 0].tolist(), strict=True
+            )
         ]
         assert all(prefix[0] == BOS for _, prefix in entries)
         logits = torch.stack([self.logits(key, prefix[1:]) for key, prefix in entries])[:, None]

@@ -62,6 +62,39 @@ def test_exhaustive_search_without_the_banned_tokens(toy):
     assert all(row.log_prob > -100 for row in found)
 
 
+def plain_search(model, key, limit, width, length_penalty):
+    """The textbook's beam search with lists, for one row; it never stops before its limit."""
+    live, ended = [((), 0.0)], []
+    for n in range(1, limit + 1):
+        extensions = [
+            ((*ids, token), total + log_prob)
+            for ids, total in live
+            for token, log_prob in enumerate(model.logits(key, ids).log_softmax(0).tolist())
+        ]
+        extensions.sort(key=lambda extension: -extension[1])
+        penalty = ((5 + n) / 6) ** length_penalty
+        ended += [
+            (ids[:-1], total / penalty) for ids, total in extensions[:width] if ids[-1] == EOS
+        ]
+        live = [extension for extension in extensions if extension[0][-1] != EOS][:width]
+    ended.sort(key=lambda hypothesis: -hypothesis[1])
+    return ended, [(ids, total / penalty) for ids, total in live]
+
+
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_a_narrow_beam_finds_what_a_plain_one_without_early_stop_finds(toy, width, length_penalty):
+    model, limits = toy(n_tokens=5, seed=5, eos=0.5), [1, 2, 3, 5, 8, 13]
+    for n_best in {1, width}:
+        found = search(model, range(6), limits, width, n_best=n_best, length_penalty=length_penalty)
+        for key, (limit, row) in enumerate(zip(limits, found, strict=True)):
+            ended, cut = plain_search(model, key, limit, width, length_penalty)
+            expected = (ended + cut)[:n_best]
+            assert [tuple(one.ids) for one in row] == [ids for ids, _ in expected]
+            assert [one.score for one in row] == pytest.approx([score for _, score in expected])
+            assert sum(one.ended for one in row) == min(len(ended), n_best)
+
+
 @pytest.mark.parametrize("eos", [-1.0, 2.0])
 def test_width_one_without_penalty_is_greedy(toy, eos):
     model, keys = toy(n_tokens=7, eos=eos), range(20)

@@ -108,13 +108,3 @@ def test_limits_are_checked(toy):
 def test_ids_go_where_the_parameters_are(toy):
     assert home(torch.nn.Linear(1, 1, device="meta")) == torch.device("meta")
     assert home(toy(counts_down)) == torch.device("cpu")
-
-
-def test_no_gradients_are_recorded(toy):
-    weight = torch.ones((), requires_grad=True)
-    model = toy(lambda key, prefix: counts_down(key, prefix) * weight)
-    decode(model, [2], [5])
-    seen = []
-    model.logits = lambda key, prefix: seen.append(torch.is_grad_enabled()) or torch.zeros(4)
-    decode(model, [2], [1])
-    assert seen == [False]

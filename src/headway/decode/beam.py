@@ -115,14 +115,13 @@ class _Search:
         continues and its new token (N',).
         """
         extensions = self._extend(beams, values, tokens)
-        possible = extensions.log_probs > NEVER
         is_eos = extensions.tokens == self.eos
         n = beams.paths.shape[2] + 1
-        ends = possible & is_eos
+        ends = is_eos & (extensions.log_probs > NEVER)
         ends[:, self.width :] = False
         self._keep_ended(beams, extensions, ends, n)
 
-        goes_on = possible & ~is_eos
+        goes_on = ~is_eos
         # The extensions are sorted, so a stable sort by "goes on" has the best of these first.
         first = (~goes_on).byte().argsort(dim=1, stable=True)[:, : self.width]  # (R, W)
         log_probs = extensions.log_probs.gather(1, first)
