@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from headway.base.errors import UserError
 from headway.base.runtime import pick_device
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import newest_checkpoint
+from headway.checkpoint.weights import fill
 from headway.models.build import build
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
@@ -28,26 +28,22 @@ def load(path: str | Path, *, device: str = "auto") -> Translator:
     folder = RunFolder(Path(path))
     folder.config()
     recipe = load_recipe(folder.recipe())
-    return translator_of(recipe, Tokenizers.read(folder), _weights(folder), pick_device(device))
+    weights = _weights(folder)
+    where = str(folder.path)
+    return translator_of(recipe, Tokenizers.read(folder), weights, pick_device(device), where=where)
 
 
 def translator_of(
-    recipe: Recipe, tokenizers: Tokenizers, weights: dict[str, Tensor], device: torch.device
+    recipe: Recipe,
+    tokenizers: Tokenizers,
+    weights: dict[str, Tensor],
+    device: torch.device,
+    *,
+    where: str,
 ) -> Translator:
     """A translator with these weights; raises UserError where they do not fit the recipe."""
     model = build(recipe.model, n_source=len(tokenizers.source), n_target=len(tokenizers.target))
-    own = {name: value.shape for name, value in model.state_dict().items()}
-    given = {name: value.shape for name, value in weights.items()}
-    if own != given:
-        wrong = sorted(
-            name for name in own.keys() | given.keys() if own.get(name) != given.get(name)
-        )
-        raise UserError(
-            f"the weights do not fit the settings: {len(wrong)} names are missing, surplus or of "
-            f"another shape, {wrong[0]} first",
-            todo="recipe.toml and model.safetensors must be of the same run",
-        )
-    model.load_state_dict(weights)
+    fill(model, weights, where=where)
     return Translator(model.to(device), tokenizers, recipe, device)
 
 

@@ -15,6 +15,7 @@ from headway.base.runtime import environment, keep_pages, pick_device
 from headway.batches.pairs import BatchOrder
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
+from headway.checkpoint.weights import fill
 from headway.models.build import build
 from headway.runs.hooks import RunHooks, RunLog
 from headway.runs.load import translator_of
@@ -96,7 +97,11 @@ class _Run:
         if valid is None:
             self.folder.save_weights(self.trainer.model.state_dict())
         best = translator_of(
-            self.recipe, self.prepared.tokenizers, self.folder.weights(), self.device
+            self.recipe,
+            self.prepared.tokenizers,
+            self.folder.weights(),
+            self.device,
+            where=str(self.folder.path),
         )
         summarise(self.folder, best, self.prepared.test or valid)
         return best
@@ -160,10 +165,16 @@ def _resumed(
         say(line)
     trainer = _trainer(settings, prepared, device, TrainState())
     if checkpoint is None:
+        if passed_over:
+            raise UserError(
+                "no checkpoint of this run is whole",
+                where=str(folder.checkpoints),
+                todo="put one back, or start another run",
+            )
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
         trainer = _trainer(settings, prepared, device, _restored(checkpoint))
-        trainer.model.load_state_dict(checkpoint.weights())
+        fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
         restore_optimizer(trainer.optimizer, trainer.model, checkpoint.optimizer())
         say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
     folder.replace_recipe(settings.to_toml())
