@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from headway.base.errors import UserError, nearest
 
 S = TypeVar("S", bound="Settings")
+Member = tuple[str | None, type[BaseModel]]  # settings that a union may hold, and their tag
 
 
 class Settings(BaseModel):
     """A frozen table of settings; an unknown key or a value of the wrong type is refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_default=True, allow_inf_nan=False
+    )
 
     def to_table(self) -> dict[str, Any]:
         """The settings as TOML can hold them: every default written out, None left out."""
@@ -35,46 +37,58 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> UserEr
     faults = error.errors(include_url=False)
     # a key that does not exist is often why another one is missing: say that first
     first = next((fault for fault in faults if fault["type"] == "extra_forbidden"), faults[0])
-    key = ".".join(str(part) for part in _path(first["loc"]))
+    known, choices = _follow(kind, first["loc"])
+    key = ".".join(known)
+    at = f"{where}, {key}" if key else where
     if first["type"] == "extra_forbidden":
-        word = str(first["loc"][-1])
-        choices = _names(kind, first["loc"][:-1])
-        near = nearest(word, choices)
+        near = nearest(known[-1], choices)
         meant = f"did you mean '{near}'? " if near else ""
         return UserError(
             f"unknown key '{key}'", where=where, todo=f"{meant}known here: {', '.join(choices)}"
         )
     if first["type"] == "missing":
         return UserError(f"the key '{key}' is missing", where=where, todo="set it")
+    if first["type"] == "union_tag_not_found":
+        name = first["ctx"]["discriminator"].strip("'")
+        return UserError(f"the key '{key}.{name}' is missing", where=where, todo="set it")
+    if first["type"] == "union_tag_invalid":
+        name = first["ctx"]["discriminator"].strip("'")
+        what = f"input should be one of {first['ctx']['expected_tags']}"
+        return UserError(f"{what}, not {first['ctx']['tag']!r}", where=f"{at}.{name}")
     if first["type"] == "value_error":
-        return UserError(str(first["ctx"]["error"]), where=f"{where}, {key}" if key else where)
+        return UserError(str(first["ctx"]["error"]), where=at)
     given = first.get("input")
     message = first["msg"][:1].lower() + first["msg"][1:]
-    what = f"{message}, not {given!r}" if not isinstance(given, dict) else message
-    return UserError(what, where=f"{where}, {key}" if key else where)
+    what = message if isinstance(given, dict | list) else f"{message}, not {given!r}"
+    return UserError(what, where=at)
 
 
-def _path(place: tuple[int | str, ...]) -> Iterable[int | str]:
-    """A place in the input without the tags that pydantic adds for members of a union."""
-    return [part for part in place if not str(part).endswith(")") and part not in _TAGS]
+def _follow(kind: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """The keys on the way to a place in the input, and those that exist beside the last one.
+
+    pydantic adds the tag of the member of a union that it tried; that is no key.
+    """
+    keys: list[str] = []
+    members: list[Member] = [(None, kind)]
+    beside = members
+    for part in map(str, place):
+        chosen: list[Member] = [(None, model) for tag, model in members if tag == part]
+        if chosen and len(members) > 1:
+            members = chosen
+            continue
+        keys.append(part)
+        beside = members
+        fields = [model.model_fields[part] for _, model in members if part in model.model_fields]
+        members = [member for field in fields for member in _members(field.annotation)]
+    return keys, sorted({name for _, model in beside for name in model.model_fields})
 
 
-_TAGS = {"transformer", "recurrent", "files", "builtin"}
-
-
-def _names(kind: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """The keys that exist at a place in the settings."""
-    kinds = [kind]
-    for part in _path(place):
-        found = [each.model_fields[str(part)] for each in kinds if str(part) in each.model_fields]
-        kinds = [member for field in found for member in _models(field.annotation)]
-    tags = [str(part) for part in place if part in _TAGS]
-    if tags:
-        kinds = [each for each in kinds if tags[-1] in str(each.model_fields.get("kind"))] or kinds
-    return sorted({name for each in kinds for name in each.model_fields})
-
-
-def _models(annotation: object) -> list[type[BaseModel]]:
+def _members(annotation: object, tag: str | None = None) -> list[Member]:
+    """The settings that a field may hold, each with the tag by which a union tells it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in get_args(annotation) for model in _models(part)]
+        named = annotation.model_fields.get("kind")
+        return [(named.default if tag is None and named else tag, annotation)]
+    parts = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        tag = next((part.tag for part in parts if isinstance(part, Tag)), None)
+    return [member for part in parts for member in _members(part, tag)]

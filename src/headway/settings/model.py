@@ -94,7 +94,7 @@ class RecurrentSettings(Settings):
     d_hidden: PositiveInt = 256
     n_layers: PositiveInt = 1
     bidirectional: bool = True
-    score: Literal["none"] | Score = "none"
+    score: Literal["none", Score] = "none"
     score_rank: PositiveInt | None = None
     attend_over: Literal["states", "embeddings"] = "states"
     dropout: Rate = 0.1
