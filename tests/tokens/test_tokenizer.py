@@ -117,6 +117,16 @@ def test_digest_is_of_the_content(kind: str, tokenizer: Tokenizer) -> None:
     assert tokenizer.digest() != train(kind, ["another text"]).digest()
 
 
+@settings(max_examples=100, deadline=None)
+@given(parts=st.lists(st.sampled_from([*SPECIALS, "<", "s>", "/", " ", "é", "\n", "▁", "Ġ"])))
+def test_no_text_gives_a_special_id(tokenizer: Tokenizer, parts: list[str]) -> None:
+    """C4: nothing but `unk`, and that only where `unknowns` counts it."""
+    text = "".join(parts)
+    (row,) = tokenizer.encode([text])
+    assert not {tokenizer.pad, tokenizer.bos, tokenizer.eos} & set(row[:-1])
+    assert row.count(tokenizer.unk) == tokenizer.unknowns([text])[1].total()
+
+
 @settings(max_examples=300, deadline=None)
 @given(text=st.text(max_size=200))
 def test_bpe_gives_back_any_text(bpe: Tokenizer, text: str) -> None:
@@ -209,10 +219,19 @@ def test_wordpiece_reports_words_that_are_too_long() -> None:
     assert tokenizer.unknowns(["a" * 101]) == (1.0, {"a" * 101: 1})
 
 
+def test_more_texts_than_a_block_come_back_in_order(kind: str) -> None:
+    tokenizer = train(kind, ["0 1 2 3 4 5 6 7 8 9"])
+    texts = [" ".join(str(number)) for number in range(9_000)]
+    rows = tokenizer.encode(texts)
+    assert tokenizer.decode(rows) == texts
+    total = sum(len(row) - 1 for row in rows)
+    assert tokenizer.unknowns([*texts, "x"])[0] == (0 if kind == "bpe" else 1 / (total + 1))
+
+
 def test_pieces_are_readable() -> None:
     characters = train("character", ["a b\n\u00a0é"])
     assert characters.pieces(characters.encode(["a \n\u00a0é"])[0]) == [
-        "a", "▁", "\\n", "\\xa0", "é", EOS,
+        "a", "▁", "\\n", "␣", "é", EOS,
     ]  # fmt: skip
     byte_level = train("bpe", ["le été"] * 9, size=268)
     assert byte_level.pieces(byte_level.encode(["le ü"])[0]) == ["le", "▁", "\\xc3", "\\xbc", EOS]

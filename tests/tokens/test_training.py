@@ -78,6 +78,13 @@ def test_wordpiece_learns_what_its_counts_say() -> None:
     assert learn("wordpiece", texts, min_count=1001).unknowns(["cd ef"]) == (0.5, {"ef": 1})
 
 
+def test_wordpiece_counts_the_same_however_often_it_settles(
+    expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.tokens.training._DISTINCT", 10)
+    assert learn("wordpiece", corpus()).digest() == expected[KINDS.index("wordpiece")]
+
+
 @pytest.mark.parametrize("kind", ["character", "word"])
 def test_size_and_count_cut_off_the_rare(kind: str) -> None:
     texts = ["a a a b b c"]

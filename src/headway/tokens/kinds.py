@@ -21,13 +21,14 @@ CONTINUES = "##"
 
 # Every special token mixes letters and punctuation, and every rule below parts letters from
 # punctuation: so no piece, and nothing learned from pieces, can be spelled like a special token.
-_WORDS = r" ?\w{1,64}| ?[^\w\s]|\s"
+_RUN = f"{{1,{LONGEST_PIECE}}}"
+_WORDS = rf" ?\w{_RUN}| ?[^\w\s]|\s"
 # GPT-2's rule (Radford et al. 2019), with combining marks kept beside their letters (Hindi falls
 # apart otherwise) and with every run cut at the longest piece.
 _BYTE_PIECES = (
     r"'(?:[sdmt]|ll|ve|re)"
-    r"| ?[\p{L}\p{M}]{1,64}| ?\p{N}{1,64}| ?[^\s\p{L}\p{M}\p{N}]{1,64}"
-    r"|\s{1,64}(?!\S)|\s{1,64}"
+    rf"| ?[\p{{L}}\p{{M}}]{_RUN}| ?\p{{N}}{_RUN}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]{_RUN}"
+    rf"|\s{_RUN}(?!\S)|\s{_RUN}"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,7 +16,7 @@ from headway.tokens.kinds import BOS, EOS, PAD, SPECIALS, UNK, is_lossless
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode"]
 
-_BLOCK = 8192  # texts that keep their offsets in memory at a time
+_BLOCK = 4096  # texts at a time: the library keeps some 100 bytes a token beside the ids
 
 
 class Tokenizer:
@@ -57,7 +58,10 @@ class Tokenizer:
 
         UserError if a text is not valid Unicode (half of a surrogate pair).
         """
-        return [row.ids for row in self._made.encode_batch_fast(list(only_unicode(texts)))]
+        ids: list[list[int]] = []
+        for block in _blocks(texts):
+            ids += [row.ids for row in self._made.encode_batch_fast(block)]
+        return ids
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row; special ids are dropped, text that looks like them stays."""
@@ -66,8 +70,8 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """A short readable text for each id, for tables and alignment pictures.
 
-        A space shows as "▁", other invisible characters and half characters as escapes. ValueError
-        if an id is not in the vocabulary.
+        A space shows as "▁", other blanks (no-break spaces) as "␣", what else cannot be seen and
+        half characters as escapes. ValueError if an id is not in the vocabulary.
         """
         return [self._piece(id) for id in ids]
 
@@ -99,8 +103,7 @@ class Tokenizer:
         unknown letter or for its length; the counter then has the word.
         """
         total, found = 0, Counter[str]()
-        rest = only_unicode(texts)
-        while block := list(itertools.islice(rest, _BLOCK)):
+        for block in _blocks(texts):
             for text, row in zip(
                 block, self._made.encode_batch(block, add_special_tokens=False), strict=True
             ):
@@ -118,8 +121,7 @@ class Tokenizer:
             raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
         if self._byte_level and id not in (self.pad, self.unk, self.bos, self.eos):
             token = bytes(_BYTES[letter] for letter in token).decode(errors="backslashreplace")
-        shown = (letter if letter.isprintable() else ascii(letter)[1:-1] for letter in token)
-        return "".join(shown).replace(" ", "▁")
+        return "".join(map(_shown, token))
 
 
 def check_fits(tokenizer: Tokenizer, n_rows: int, where: str) -> None:
@@ -134,6 +136,12 @@ def check_fits(tokenizer: Tokenizer, n_rows: int, where: str) -> None:
             where=where,
             todo="use the tokeniser that the model was trained with",
         )
+
+
+def _shown(letter: str) -> str:
+    if unicodedata.category(letter) == "Zs":
+        return "▁" if letter == " " else "␣"
+    return letter if letter.isprintable() else ascii(letter)[1:-1]
 
 
 def _special_id(made: Backend, token: str, where: str) -> int:
@@ -161,6 +169,12 @@ def only_unicode(texts: Iterable[str]) -> Iterator[str]:
                 todo="decode the input as UTF-8",
             ) from error
         yield text
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    rest = only_unicode(texts)
+    while block := list(itertools.islice(rest, _BLOCK)):
+        yield block
 
 
 def _byte_letters() -> dict[str, int]:

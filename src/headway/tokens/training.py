@@ -18,6 +18,7 @@ from headway.tokens.tokenizer import Tokenizer, only_unicode
 
 _KEY = "tokenizer.size"
 _CHUNK = 10_000  # characters that the library handles at a time
+_DISTINCT = 30_000  # texts between spaces that are kept before they are cut into words
 
 
 class SmallVocabulary(UserWarning):
@@ -162,17 +163,30 @@ def _train_wordpiece(settings: TokenizerSettings, texts: Iterable[str]) -> Backe
 
 def _count_words(settings: TokenizerSettings, texts: Iterable[str]) -> Counter[str]:
     """How often each word occurs that WordPiece can cut: not too long, and of common letters."""
-    made = backend(settings, models.WordPiece(_numbered([]), unk_token=UNK))
-    counts = Counter[str]()
+    counts, spaced = Counter[str](), Counter[str]()
     for text in texts:
-        pieces = made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(text))
-        counts.update(word for word, _ in pieces if len(word) <= LONGEST_WORD)
+        # A space always parts words, so what stands between spaces is cut once and not each time.
+        spaced.update(text.split(" "))
+        if len(spaced) > _DISTINCT:
+            counts.update(_cut(settings, spaced))
+            spaced.clear()
+    counts.update(_cut(settings, spaced))
     letters = Counter[str]()
     for word, count in counts.items():
         for letter in word:
             letters[letter] += count
     rare = {letter for letter, count in letters.items() if count < settings.min_count}
     return Counter({word: n for word, n in counts.items() if rare.isdisjoint(word)})
+
+
+def _cut(settings: TokenizerSettings, spaced: Counter[str]) -> Counter[str]:
+    made = backend(settings, models.WordPiece(_numbered([]), unk_token=UNK))
+    words = Counter[str]()
+    for part, count in spaced.items():
+        for word, _ in made.pre_tokenizer.pre_tokenize_str(made.normalizer.normalize_str(part)):
+            if len(word) <= LONGEST_WORD:
+                words[word] += count
+    return words
 
 
 def _repeated(counts: Counter[str]) -> Iterator[str]:
