@@ -61,7 +61,7 @@ def test_picture_grows_with_the_tokens_and_not_for_ever(tmp_path: Path) -> None:
 
 
 def test_any_text_is_drawn_without_crash_or_warning(tmp_path: Path) -> None:
-    words = ["$\\frac", "$5 and $6", "<s>", "été", "你好", "🙂", "a\nb", "\x00", "", " ", "x_1^2"]
+    words = ["$\\frac$", "$5 and $6", "<s>", "été", "你好", "🙂", "a\nb", "\x00", "", " ", "x_1^2"]
     alignment = Alignment(words, words, np.eye(len(words)), "$\\broken{ " + "long " * 60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
