@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.decode.greedy import greedy
-from headway.decode.sampling import pick, sample, with_temperature, with_top_k, with_top_p
+from headway.decode.sampling import largest, pick, sample, with_temperature, with_top_p
 
 BOS, EOS = 0, 1
 PROBS = torch.tensor([[0.15, 0.5, 0.05, 0.3]])
@@ -28,27 +29,41 @@ def test_temperature_divides_the_logits():
         torch.testing.assert_close(warm, expected / expected.sum())
 
 
-def test_a_tiny_temperature_takes_the_likeliest_without_overflow():
-    cold = with_temperature(PROBS.log(), 1e-42).softmax(-1)
-    assert cold.tolist() == [[0.0, 1.0, 0.0, 0.0]]
+def test_the_coldest_and_the_hottest_have_room():
+    assert with_temperature(PROBS.log(), 1e-6).softmax(-1).tolist() == [[0.0, 1.0, 0.0, 0.0]]
+    logits = torch.tensor([[-torch.inf, 0.0, -90.0]])
+    torch.testing.assert_close(
+        with_temperature(logits, 1e6).softmax(-1),
+        torch.tensor([[0.0, 0.5, 0.5]]),
+        atol=1e-4,
+        rtol=0,
+    )
 
 
-@pytest.mark.parametrize(
-    ("k", "expected"), [(0, [0, 1, 2, 3]), (1, [1]), (2, [1, 3]), (9, [0, 1, 2, 3])]
-)
-def test_top_k_keeps_the_k_likeliest_as_they_are(k, expected):
-    logits = with_top_k(PROBS.log(), k)
-    assert kept(logits) == expected
-    assert torch.equal(logits[:, expected], PROBS.log()[:, expected])
+@pytest.mark.parametrize(("k", "expected"), [(1, [1]), (2, [1, 3]), (3, [1, 3, 0])])
+def test_top_k_gives_the_k_likeliest(k, expected):
+    logits, ids = largest(PROBS.log(), k)
+    assert ids.tolist() == [expected]
+    assert torch.equal(logits, PROBS.log()[:, expected])
 
 
-def test_top_k_keeps_no_more_than_k_of_equals():
-    assert len(kept(with_top_k(torch.zeros(1, 6), 2))) == 2
+@pytest.mark.parametrize("k", [0, 4, 9])
+def test_top_k_of_all_changes_nothing(k):
+    logits, ids = largest(PROBS.log(), k)
+    assert torch.equal(logits, PROBS.log())
+    assert ids.tolist() == [[0, 1, 2, 3]]
+
+
+def test_top_k_gives_no_more_than_k_of_equals(toy):
+    assert largest(torch.zeros(1, 6), 2)[0].shape == (1, 2)
+    found = draw(toy(lambda key, prefix: torch.zeros(6)), [0] * 200, range(200), [1] * 200, top_k=2)
+    assert len({tuple(row.ids) for row in found}) == 2
 
 
 @pytest.mark.parametrize(
     ("p", "expected"),
     [
+        (1e-320, [1]),
         (1e-9, [1]),
         (0.49, [1]),
         (0.5, [1]),
@@ -73,6 +88,13 @@ def test_pick_inverts_the_distribution_function():
     logits = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0]]).log().expand(6, 5)
     draws = torch.tensor([0.0, 0.2, 0.26, 0.5, 0.99, 1 - 2**-24])
     assert pick(logits, draws).tolist() == [1, 1, 3, 3, 3, 3]
+
+
+def test_pick_never_takes_the_impossible_where_the_running_sum_wobbles(monkeypatch):
+    wobbling = torch.tensor([[1e-7, 0.5, 0.5 + 1e-7, 1.0, 1.0 + 1e-7]])
+    monkeypatch.setattr(Tensor, "cumsum", lambda probs, dim: wobbling.expand_as(probs))
+    logits = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().expand(3, 5)
+    assert pick(logits, torch.tensor([0.0, 0.5, 1 - 2**-24])).tolist() == [1, 3, 3]
 
 
 def test_tokens_come_as_often_as_they_are_likely(toy):
@@ -154,7 +176,8 @@ def test_the_global_generator_is_left_alone(toy):
     [
         ({"temperature": 0.0}, "temperature"),
         ({"temperature": -1.0}, "temperature"),
-        ({"temperature": float("inf")}, "temperature"),
+        ({"temperature": 1e-7}, "temperature"),
+        ({"temperature": 1e39}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"top_k": -1}, "top_k"),
         ({"top_p": 0.0}, "top_p"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -28,9 +27,9 @@ def sample(
 ) -> list[Hypothesis]:
     """Draw one continuation for each row of `state`; row i depends on `seeds[i]`, not on others.
 
-    Temperature first, then `top_k` (0: off), then `top_p` (1: off) reshape what is drawn from;
-    the `log_prob` that comes back is the model's own. `limits` and `banned` as in `greedy`.
-    Raises UserError for a seed outside 0..2**63-1, a temperature that is not above 0, a negative
+    `top_k` (0: off), `temperature`, then `top_p` (1: off) reshape what is drawn from; the
+    `log_prob` that comes back is the model's own. `limits` and `banned` as in `greedy`.
+    Raises UserError for a seed outside 0..2**63-1, a temperature outside 1e-6..1e6, a negative
     `top_k`, a `top_p` outside (0, 1], a negative limit, or a model whose output is not a number.
     """
     check_limits(len(seeds), limits)
@@ -38,29 +37,29 @@ def sample(
     draws = upload(_draws(seeds, limits), home(model))  # (rows, steps)
 
     def choose(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
-        weights = with_temperature(log_probs, temperature)
-        return pick(with_top_p(with_top_k(weights, top_k), top_p), draws[rows, step])
+        logits, ids = largest(log_probs, top_k)
+        logits = with_top_p(with_temperature(logits, temperature), top_p)
+        return ids.gather(1, pick(logits, draws[rows, step])[:, None])[:, 0]  # (N,)
 
     return follow(model, state, limits=limits, bos=bos, eos=eos, banned=banned, choose=choose)
 
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
-    """Logits (N, V) divided by `temperature`, shifted so that the largest of a row is 0.
+    """Logits (N, V) divided by `temperature`: below 1 sharper, above 1 flatter."""
+    return logits / temperature
 
-    Without the shift a small temperature would overflow.
+
+def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` largest of each row of logits (N, V), and which they are: (N, k) each.
+
+    Exactly `k` even if several are equal (Fan et al. 2018, section 5.4); `k` = 0 gives all of
+    them. Narrowing first spares the steps that follow the whole vocabulary.
     """
-    return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
-
-
-def with_top_k(logits: Tensor, k: int) -> Tensor:
-    """Logits (N, V) with all but the `k` largest of a row at -inf; `k` = 0 keeps all.
-
-    Exactly `k` stay even if several are equal (Fan et al. 2018, section 5.4).
-    """
-    if k == 0 or k >= logits.shape[-1]:
-        return logits
-    values, places = logits.topk(k, dim=-1)
-    return torch.full_like(logits, NEVER).scatter(-1, places, values)
+    V = logits.shape[-1]
+    if k == 0 or k >= V:
+        return logits, torch.arange(V, device=logits.device).expand_as(logits)
+    values, ids = logits.topk(k, dim=-1)
+    return values, ids
 
 
 def with_top_p(logits: Tensor, p: float) -> Tensor:
@@ -73,18 +72,16 @@ def with_top_p(logits: Tensor, p: float) -> Tensor:
         return logits
     values, places = logits.sort(dim=-1, descending=True, stable=True)
     probs = values.softmax(dim=-1)
-    before = probs.cumsum(dim=-1) - probs
-    # The subtraction leaves a rounding error where the first token has nearly all.
-    before[:, 0] = 0
-    return torch.full_like(logits, NEVER).scatter(
-        -1, places, values.masked_fill(before >= p, NEVER)
-    )
+    outside = probs.cumsum(dim=-1) - probs >= p
+    outside[:, 0] = False
+    values = values.masked_fill(outside, NEVER)
+    return torch.full_like(logits, NEVER).scatter(-1, places, values)
 
 
 def pick(logits: Tensor, draws: Tensor) -> Tensor:
     """Tokens (N,) by inverting the distribution function of logits (N, V) at draws (N,) in [0, 1).
 
-    A token of probability 0 is never picked, however the running sum is rounded.
+    A token of probability 0 is never picked, even where a parallel running sum is not monotonic.
     """
     probs = logits.softmax(dim=-1)
     reach = probs.cumsum(dim=-1).masked_fill(probs == 0, 0)
@@ -108,11 +105,12 @@ def _check(seeds: Sequence[int], temperature: float, top_k: int, top_p: float) -
     for seed in seeds:
         if not 0 <= seed < 2**63:
             raise UserError(f"{seed} is no seed", where="seeds", todo="from 0 to 2**63 - 1")
-    if not 0 < temperature < math.inf:
+    # Beyond these float32 has no room for the quotients.
+    if not 1e-6 <= temperature <= 1e6:
         raise UserError(
             f"cannot sample at temperature {temperature}",
             where="temperature",
-            todo="give a number above 0, or decode greedily, which is what 0 would mean",
+            todo="from 1e-6 to 1e6; for what 0 would mean, decode greedily",
         )
     if top_k < 0:
         raise UserError(f"cannot keep {top_k} tokens", where="top_k", todo="0 keeps all")
