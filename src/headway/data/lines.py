@@ -10,7 +10,7 @@ from headway.base.errors import UserError
 
 BOM = b"\xef\xbb\xbf"
 # What other tools take for a line end, or what a text should not hold
-ODD = {"\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x00", "\r"}
+ODD = set("\x00\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def read_lines(path: str | Path) -> list[str]:

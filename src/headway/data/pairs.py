@@ -61,6 +61,7 @@ def load_part(settings: DataSettings, name: PartName) -> Pairs | None:
         split=name,
         seed=part.seed,
         max_words=part.max_words,
+        kinds=part.kinds,
     )
     return Pairs(
         [source for source, _ in made], [target for _, target in made], f"{part.corpus} {name}"

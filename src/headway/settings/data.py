@@ -25,11 +25,15 @@ class PairFiles(Settings):
 
 
 class BuiltinPairs(Settings):
-    """`lines` pairs of a corpus that is made on the spot; the parts of it never overlap."""
+    """`lines` pairs of a corpus that is made on the spot; the parts of it never overlap.
+
+    `kinds` are the kinds of expression in it ("country", "spelled", …); all if not set.
+    """
 
     corpus: Literal["builtin:cldr"]
     lines: PositiveInt
     max_words: PositiveInt = 60
+    kinds: list[str] | None = None
     seed: int = 0
 
 

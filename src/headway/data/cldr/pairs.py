@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from babel import Locale
 
-from headway.base.errors import UserError
-from headway.data.cldr.inventory import Expression, inventory
+from headway.base.errors import UserError, unknown
+from headway.data.cldr.inventory import KINDS, Expression, inventory
 from headway.data.cldr.locales import count_words, parse_locale
 
 _T = TypeVar("_T")
@@ -23,8 +23,15 @@ MOST_PAIRS: Final = 10_000_000  # a list in memory: some gigabytes
 PATIENCE: Final = 5_000  # draws in a row that give nothing new before a band counts as empty
 
 
-def cldr_pairs(
-    source: str, target: str, *, n: int, split: Split, seed: int = 0, max_words: int = 60
+def cldr_pairs(  # long: the arguments and what each may be are most of it
+    source: str,
+    target: str,
+    *,
+    n: int,
+    split: Split,
+    seed: int = 0,
+    max_words: int = 60,
+    kinds: Sequence[str] | None = None,
 ) -> list[tuple[str, str]]:
     """Make `n` distinct pairs of texts in two locales, the first to be translated.
 
@@ -39,9 +46,10 @@ def cldr_pairs(
         seed: which of the many possible lists.
         max_words: the longest source or target, in words between white space; the shortest
             source has 2.
+        kinds: the kinds of expression to use, names in `KINDS`; None is all.
 
     Raises:
-        UserError: an unknown locale or split, a number out of range, or an `n` that is larger
+        UserError: an unknown locale, split or kind, a number out of range, or an `n` that is larger
             than the number of pairs there are.
     """
     if split not in SPLITS:
@@ -56,16 +64,25 @@ def cldr_pairs(
         raise UserError(
             f"source and target are both {source!r}", where="target", todo="use two locales"
         )
-    draws = random.Random(f"{seed} {source_locale} {target_locale} {max_words}")
-    sampler = Sampler(source_locale, target_locale, draws=draws, max_words=max_words)
+    chosen = _chosen(kinds)
+    draws = random.Random(f"{seed} {source_locale} {target_locale} {max_words} {chosen}")
+    sampler = Sampler(source_locale, target_locale, draws=draws, max_words=max_words, kinds=chosen)
     pairs = _collect(sampler, list(_bands(max_words)), n=n, split=split)
     if len(pairs) < n:
         raise UserError(
             f"{n} pairs were asked for, but only {len(pairs)} distinct ones were found",
             where="n",
-            todo=f"ask for {len(pairs)} or fewer, or raise max_words",
+            todo=f"ask for {len(pairs)} or fewer, raise max_words or allow more kinds",
         )
     return list(pairs.items())
+
+
+def _chosen(kinds: Sequence[str] | None) -> tuple[str, ...]:
+    """The kinds that were asked for, in the order of the table."""
+    for kind in kinds or ():
+        if kind not in KINDS:
+            raise unknown("kind of expression", kind, KINDS, where="kinds")
+    return tuple(kind for kind in KINDS if kinds is None or kind in kinds)
 
 
 def _collect(
@@ -100,16 +117,24 @@ class Sampler:
     """Draws pairs: first a length in a band, then what fills it."""
 
     def __init__(
-        self, source: Locale, target: Locale, *, draws: random.Random, max_words: int
+        self,
+        source: Locale,
+        target: Locale,
+        *,
+        draws: random.Random,
+        max_words: int,
+        kinds: tuple[str, ...],
     ) -> None:
         """Sort the inventory of the two locales by length. `draws` is the only randomness."""
         self._source, self._target, self._max_words = source, target, max_words
         self._random = draws.random
         self._inventory = inventory(source, target)
-        self._alone = _by_words(self._inventory.alone, max_words)
+        alone = {kind: each for kind, each in self._inventory.alone.items() if kind in kinds}
+        self._alone = _by_words(alone, max_words)
         self._in_lists = {
             kind: (expressions, _by_words({kind: expressions}, max_words))
             for kind, expressions in self._inventory.in_lists.items()
+            if kind in kinds
         }
         self._kinds = tuple(self._in_lists)
 
