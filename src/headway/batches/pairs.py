@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 Rows = npt.NDArray[np.int64]
+_SEEDS = 2**64 - 1  # numpy takes no negative seed, torch does
 
 
 class PairBatch(NamedTuple):
@@ -110,7 +111,7 @@ class BatchOrder:
 
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one pass over the data."""
-        random = np.random.Generator(np.random.PCG64([self.seed, epoch]))
+        random = np.random.Generator(np.random.PCG64([self.seed & _SEEDS, epoch]))
         shuffled = random.permutation(len(self.pairs))
         batches = batch_rows(
             self.pairs.source.lengths, self.pairs.target.lengths, self.budget, shuffled
