@@ -206,7 +206,7 @@ class Translator:
 
     def _symbols(self) -> dict[str, Any]:
         target = self.tokenizers.target
-        return {"bos": target.bos, "eos": target.eos, "banned": (target.pad, target.bos)}
+        return {"bos": target.bos, "eos": target.eos, "banned": (target.pad, target.unk, target.bos)}
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizers.target.decode([each.ids for each in hypotheses])
