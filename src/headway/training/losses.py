@@ -34,15 +34,17 @@ class _HeadLoss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         V = weight.shape[0]
         dtype = hidden.dtype
+        exact = torch.promote_types(dtype, torch.float32)
+        sums = torch.float32 if hidden.device.type == "mps" else torch.float64  # MPS has no more
         projection = weight.to(dtype)
         learns = hidden.requires_grad or weight.requires_grad
         hidden_gradient = torch.empty_like(hidden) if learns else None
-        weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if learns else None
-        objective = hidden.new_zeros((), dtype=torch.float64)
-        nll = hidden.new_zeros((), dtype=torch.float64)
+        weight_gradient = torch.zeros_like(weight, dtype=exact) if learns else None
+        objective = hidden.new_zeros((), dtype=sums)
+        nll = hidden.new_zeros((), dtype=sums)
         for start in range(0, len(hidden), CHUNK):
             rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
-            logits = (rows @ projection.T).float()  # (n, V)
+            logits = (rows @ projection.T).to(exact)  # (n, V)
             total = logits.logsumexp(dim=-1)  # (n,)
             chosen = logits.gather(1, wanted[:, None]).squeeze(1)
             plain = total - chosen
@@ -66,20 +68,15 @@ class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, objective: Tensor, nll: Tensor) -> Any:
         hidden_gradient, weight_gradient = context.saved_tensors
-        scale = objective.float()
-        return (
-            hidden_gradient * scale.to(hidden_gradient.dtype),
-            weight_gradient * scale,
-            None,
-            None,
-        )
+        # a scalar tensor leaves the dtype of what it scales
+        return hidden_gradient * objective, weight_gradient * objective, None, None
 
 
 def token_loss(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> TokenLoss:
     """Cross-entropy of hidden (N, D) projected by `weight` (V, D) against targets (N,).
 
     Label smoothing as torch.nn.functional.cross_entropy has it. Logits are made in the dtype of
-    `hidden`, the rest in float32, the sums in float64.
+    `hidden`, the rest at least in float32, the sums in float64 where the device has it.
     """
     return TokenLoss(*_HeadLoss.apply(hidden, weight, targets, smoothing))  # type: ignore[no-untyped-call]
 
