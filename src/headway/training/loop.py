@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from headway.base.errors import Interrupted, UserError
-from headway.base.progress import Steps
+from headway.base.progress import Steps, say
 from headway.batches.pairs import BatchOrder, PairBatch, Rows
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.dropout import Noise
@@ -98,23 +98,23 @@ class Trainer:
         """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""
         began = time.perf_counter()
         state, step = self.state, self.state.step + 1
-        taken = [next(batches) for _ in range(self.settings.accumulate)]
-        made = [
-            self.order.pairs.batch(rows, pad=self.framing.pad, bos=self.framing.bos)
-            for _, _, rows in taken
-        ]
-        tokens = sum(int(batch.target_real.sum()) for batch in made)
+        taken, made, tokens = self._take(batches)
         torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
         sums = [torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)]
         for micro, batch in enumerate(made):
+            if not batch.target_real.any():
+                continue  # adds exactly 0; not every network takes targets of no width
             loss = self.loss(batch.to(self.device), Noise(self.seed, step, micro))
             (loss.objective / tokens).backward()  # type: ignore[no-untyped-call]
             for index, part in enumerate(loss):
                 sums[index] += part.detach().cpu()
         objective, nll = (float(part) for part in sums)
-        norm = self._clip()
+        total = nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None])
+        norm = float(total)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             raise self._not_finite(objective, [rows for _, _, rows in taken])
+        if self.settings.clip:  # after the check: to scale by NaN would spoil every gradient
+            nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, total)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, step)
         self.optimizer.step()
@@ -131,27 +131,49 @@ class Trainer:
         window.seconds += seconds
         window.steps += 1
 
+    def _take(
+        self, batches: Iterator[tuple[int, int, Rows]]
+    ) -> tuple[list[tuple[int, int, Rows]], list[PairBatch], int]:
+        """The batches of the next step, as rows and as tensors, and their target tokens.
+
+        Where they have none there is nothing to learn and nothing to divide by: they are passed
+        over, which is said and counted, and the schedule does not move.
+        """
+        while True:
+            taken = [next(batches) for _ in range(self.settings.accumulate)]
+            made = [
+                self.order.pairs.batch(rows, pad=self.framing.pad, bos=self.framing.bos)
+                for _, _, rows in taken
+            ]
+            tokens = sum(int(batch.target_real.sum()) for batch in made)
+            if tokens:
+                return taken, made, tokens
+            self.state.epoch, self.state.batch = taken[-1][:2]
+            self.state.skipped += 1
+            step, skipped = self.state.step + 1, self.state.skipped
+            say(f"step {step}: batches without a target token passed over ({skipped} so far)")
+
     def loss(self, batch: PairBatch, noise: Noise | None) -> TokenLoss:
         """The loss of the real target tokens of a batch."""
         with autocast(self.device, self.settings.dtype):
             encoded = self.model.encode(batch.source, batch.source_real, noise)
             hidden = self.model.decode(batch.target, encoded, noise)
-        hidden = hidden[batch.target_real].to(compute_dtype(self.settings.dtype))  # (N, D)
+        hidden = hidden[batch.target_real]  # (N, D)
+        if self.settings.dtype == "bfloat16":
+            hidden = hidden.bfloat16()  # the norms gave float32
         targets = batch.following[batch.target_real]
         return token_loss(hidden, self.model.head.weight, targets, self.settings.label_smoothing)
 
-    def _clip(self) -> float:
-        """Scale the gradient down to the norm `clip`, if it is set; returns its norm before."""
-        limit = self.settings.clip or math.inf
-        return float(nn.utils.clip_grad_norm_(self.weights, limit))
-
     def _not_finite(self, objective: float, rows: list[Rows]) -> NotFinite:
-        bad = [
-            name
-            for name, weight in self.model.named_parameters()
-            if weight.grad is not None and not bool(weight.grad.isfinite().all())
+        named = list(self.model.named_parameters())
+        # weights first: one that is not finite makes every gradient so
+        suspects = [(f"the weight {name}", weight) for name, weight in named] + [
+            (f"the gradient of {name}", weight.grad)
+            for name, weight in named
+            if weight.grad is not None
         ]
-        first = f"the gradient of {bad[0]}" if bad else "the loss"
+        bad = (what for what, values in suspects if not bool(values.isfinite().all()))
+        first = next(bad, "the loss")
         examples = ", ".join(str(row) for row in rows[0][:5])
         return NotFinite(
             f"{first} is not finite (loss {objective}); training pairs {examples}, …",
@@ -170,11 +192,6 @@ class Trainer:
 def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:
     """Matrix products in bfloat16 if that is the dtype; norms and softmax stay in float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
-
-
-def compute_dtype(dtype: str) -> torch.dtype:
-    """The torch dtype of a resolved setting."""
-    return torch.bfloat16 if dtype == "bfloat16" else torch.float32
 
 
 @contextlib.contextmanager
