@@ -15,6 +15,7 @@ from headway.base.files import write_atomic
 from headway.base.runtime import processor
 from headway.training.loop import Trainer
 
+DTYPES = ("float32", "bfloat16")
 STEPS = 3  # timed after one to warm up; the fastest counts, since a busy machine only adds time
 
 
@@ -28,7 +29,7 @@ def faster_dtype(trainer: Trainer) -> str:
     answers = _read(known)
     key = _key(trainer)
     if key not in answers:
-        seconds = {dtype: _seconds(trainer, dtype) for dtype in ("float32", "bfloat16")}
+        seconds = {dtype: _seconds(trainer, dtype) for dtype in DTYPES}
         answers[key] = min(seconds, key=lambda dtype: seconds[dtype])
         try:
             write_atomic(known, json.dumps(answers, indent=1, sort_keys=True))
@@ -80,4 +81,6 @@ def _read(path: Path) -> dict[str, str]:
         answers = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return answers if isinstance(answers, dict) else {}
+    if not isinstance(answers, dict):
+        return {}
+    return {key: dtype for key, dtype in answers.items() if dtype in DTYPES}
