@@ -22,6 +22,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "post": {},
     "pre-rotary-grouped": {"order": "pre", "positions": "rotary", "n_kv_heads": 2, "norm": "rms"},
     "bilinear-rotary": {"score": "bilinear", "positions": "rotary", "n_kv_heads": 1},
+    "dot-rotary": {"score": "dot", "positions": "rotary"},
     "additive": {"score": "additive", "order": "pre", "feed_forward": "swiglu"},
 }
 
@@ -105,6 +106,24 @@ def test_a_window_holds_with_a_cache_and_in_chunks(row: str, sizes: list[int]) -
         assert past.length == start
     wanted = run(layers, hidden, causal() & window(2, 0) & padding(real))
     close(torch.cat(found, dim=1), wanted)
+
+
+@pytest.mark.parametrize("row", ["pre-rotary-grouped", "dot-rotary"])
+@torch.no_grad()
+def test_rotary_positions_count_by_their_distance_only(row: str) -> None:
+    """Both queries and keys turn; what looks at a memory does not. So it is for dot products.
+
+    A bilinear score stands between the two turns, an additive one is no product: with these the
+    positions are absolute.
+    """
+    layers, hidden, memory = stack(row, crosses=True), torch.randn(2, T, D), torch.randn(2, 5, D)
+    looked = [Memory(keys, full()) for keys in layers.memory_keys(memory)]
+
+    def at(positions: Tensor) -> Tensor:
+        return layers(hidden, visibility=causal(), positions=positions, memory=looked)[0]
+
+    close(at(torch.arange(5, 5 + T)), at(torch.arange(T)))
+    assert (at(2 * torch.arange(T)) - at(torch.arange(T))).abs().max() > 1e-3
 
 
 @ALL_ROWS

@@ -133,6 +133,22 @@ def test_noise_alone_decides_about_dropout(make: Any) -> None:
     assert torch.equal(calm(source, real, target, Noise(0, 1)), calm(source, real, target))
 
 
+@BOTH
+def test_every_dropout_is_reached_with_the_noise(make: Any) -> None:
+    changed = {"attention_dropout": 0.2} if make is transformer else {}
+    model = build(make(dropout=0.3, **changed), n_source=20, n_target=20)
+    calls: dict[str, list[Noise | None]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            calls[name] = []
+            module.register_forward_hook(
+                lambda module, given, found, name=name: calls[name].append(given[1])
+            )
+    source, noise = torch.randint(0, 20, (2, 5)), Noise(0, 1)
+    model(source, torch.ones(2, 5).bool(), source, noise)
+    assert calls == {name: [noise] for name in calls}
+
+
 def test_attention_dropout_drops_weights() -> None:
     model = build(transformer(dropout=0.0, attention_dropout=0.5), n_source=20, n_target=20)
     source, target = torch.randint(0, 20, (2, 5)), torch.randint(0, 20, (2, 4))
