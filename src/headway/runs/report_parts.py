@@ -212,7 +212,9 @@ def differences(translation: str, reference: str) -> Iterator[tuple[str, str]]:
     """
     made, wanted = _PIECE.findall(translation), _PIECE.findall(reference)
     words = [[piece.strip() for piece in pieces] for pieces in (made, wanted)]
-    for how, a, b, c, d in difflib.SequenceMatcher(None, *words, False).get_opcodes():
+    for how, a, b, c, d in difflib.SequenceMatcher(
+        None, words[0], words[1], autojunk=False
+    ).get_opcodes():
         text = "".join(wanted[c:d] if how == "insert" else made[a:b])
         bare = text.strip()
         if not bare:
