@@ -28,8 +28,29 @@ class SourceBatch:
     places: list[int]
 
 
-class LongSource(UserWarning):
-    """A source was cut to what the model can read."""
+class LongText(UserWarning):
+    """A text was cut to what the model can read."""
+
+
+def cut(
+    rows: list[list[int]], max_length: int, *, eos: int, numbers: Sequence[int], what: str = "line"
+) -> list[list[int]]:
+    """Rows of ids, each cut to `max_length` of which the last is `eos`.
+
+    A LongText warning names the number of each that was cut.
+    """
+    found = []
+    for number, row in zip(numbers, rows, strict=True):
+        if len(row) > max_length:
+            warnings.warn(
+                f"{what} {number} has {len(row)} tokens and was cut to the {max_length} that the "
+                "model can read",
+                LongText,
+                stacklevel=1,  # one place for all callers, so that Python tells it once
+            )
+            row = [*row[: max_length - 1], eos]
+        found.append(row)
+    return found
 
 
 def each_source(
@@ -48,20 +69,12 @@ def each_source(
 ) -> list[Result]:
     """Do `work` on batches of at most `budget` padded tokens; `nothing` for texts without any.
 
-    A text of more than `max_length` tokens is cut, with a LongSource warning that names its line.
+    A text of more than `max_length` tokens is cut, with a warning that names its line (see `cut`).
     A translation may have `max_ratio` × source tokens + 10, and at most `max_length`.
     """
     filled = [place for place, text in enumerate(texts) if text.strip()]
     rows = encode([texts[place] for place in filled])
-    for place, row in zip(filled, rows, strict=True):
-        if len(row) > max_length:
-            warnings.warn(
-                f"line {place + 1} has {len(row)} tokens and was cut to the {max_length} that the "
-                "model can read",
-                LongSource,
-                stacklevel=4,
-            )
-            row[max_length - 1 :] = [eos]
+    rows = cut(rows, max_length, eos=eos, numbers=[place + 1 for place in filled])
     side = EncodedSide.of(rows)
     results = [nothing] * len(texts)
     lengths = side.lengths

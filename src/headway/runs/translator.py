@@ -19,10 +19,10 @@ from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
 from headway.lens.record import record
 from headway.models.encoder_decoder import EncoderDecoder
-from headway.runs.sentences import SourceBatch, each_source
+from headway.runs.sentences import SourceBatch, cut, each_source
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.recipe import Recipe
-from headway.tokens.tokenizer import check_fits
+from headway.tokens.tokenizer import Tokenizer, check_fits
 from headway.training.losses import token_statistics
 
 Result = TypeVar("Result")
@@ -138,7 +138,10 @@ class Translator:
         return self._each(texts, draw, nothing="", progress=False)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """The log-probability, in nats, of each target given its source, end symbol included."""
+        """The log-probability, in nats, of each target given its source, end symbol included.
+
+        A text longer than the model's limit is cut, with a warning that names its line.
+        """
         return [-likelihood.nll for likelihood in self.likelihoods(sources, targets)]
 
     @torch.no_grad()
@@ -245,9 +248,15 @@ class Translator:
         )
 
     def _encode(self, sources: Sequence[str], targets: Sequence[str]) -> EncodedPairs:
+        longest, numbers = self.recipe.model.max_length, range(1, len(sources) + 1)
+
+        def side(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> EncodedSide:
+            rows = tokenizer.encode(texts)
+            return EncodedSide.of(cut(rows, longest, eos=tokenizer.eos, numbers=numbers, what=what))
+
         return EncodedPairs(
-            EncodedSide.of(self.tokenizers.source.encode(sources)),
-            EncodedSide.of(self.tokenizers.target.encode(targets)),
+            side(self.tokenizers.source, sources, "line"),
+            side(self.tokenizers.target, targets, "target"),
         )
 
     def _batch(self, pairs: EncodedPairs, rows: Rows) -> PairBatch:
