@@ -69,8 +69,12 @@ def _clear(out: Path) -> None:
     """Take away an earlier demo's runs, and nothing else."""
     if not out.exists():
         return
+    if not out.is_dir():
+        raise UserError("there is a file of that name", where=str(out), todo="use --out DIR")
     known = {*MODELS, "report.html"}
-    other = sorted(entry.name for entry in out.iterdir() if entry.name not in known)
+    # dot files are a file browser's, or leftovers of a run that was killed
+    names = (entry.name for entry in out.iterdir() if not entry.name.startswith("."))
+    other = sorted(name for name in names if name not in known)
     if other:
         raise UserError(
             f"there is more than a demo in it ('{other[0]}')", where=str(out), todo="use --out DIR"
