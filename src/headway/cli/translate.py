@@ -26,9 +26,12 @@ def translate(
         float | None, typer.Option(help="Draw at random instead of searching.")
     ] = None,
     top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest tokens that hold this share.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of the random draw.")] = 0,
+        float | None,
+        typer.Option(help="With --temperature: draw from the likeliest tokens of this share."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="With --temperature: of the random draw.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Translate lines of standard input to lines of standard output.
@@ -39,6 +42,8 @@ def translate(
     """
     if temperature is not None and (nbest is not None or beam is not None):
         raise UserError("--temperature draws at random: it goes without --beam and --nbest")
+    if temperature is None and (top_p is not None or seed is not None):
+        raise UserError("--top-p and --seed are for random draws", todo="give --temperature too")
     lines = split_lines(sys.stdin.buffer.read(), where="standard input")
     from headway.runs.load import load
 
@@ -49,7 +54,9 @@ def translate(
                 _print(f"{number + 1}\t{each.score:.4f}\t{each.log_prob:.4f}\t{_line(each.text)}")
         return
     if temperature is not None:
-        texts = translator.sample(lines, temperature=temperature, top_p=top_p, seed=seed)
+        texts = translator.sample(
+            lines, temperature=temperature, top_p=1.0 if top_p is None else top_p, seed=seed or 0
+        )
     else:
         texts = translator.translate(lines, beam=beam, progress=True)
     for text in texts:
