@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.base.errors import UserError
 
-_NO_ROOM = {
+NO_ROOM = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "no space left in your quota",
     errno.EFBIG: "the file is larger than the system allows",
@@ -41,9 +41,9 @@ def explain_os_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             todo = "free some space or choose another folder; what was there before is untouched"
-            raise UserError(_NO_ROOM[error.errno], where=str(path), todo=todo) from error
+            raise UserError(NO_ROOM[error.errno], where=str(path), todo=todo) from error
         if error.errno in _REFUSED:
             what = f"cannot write: {os.strerror(error.errno)}"
             raise UserError(what, where=str(path), todo="choose another path") from error

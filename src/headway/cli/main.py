@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import threading
 import warnings
 from typing import TextIO
 
@@ -11,6 +13,7 @@ import typer
 
 from headway import __version__
 from headway.base.errors import Interrupted, UserError
+from headway.base.files import NO_ROOM
 from headway.cli import attention, demo, evaluate, info, recipes, train, translate
 
 app = typer.Typer(
@@ -48,8 +51,15 @@ def main() -> None:
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     warnings.showwarning = _show_warning
+    threading.excepthook = _show_thread_error
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an arrow must not end it on a Latin-1 terminal
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # while it can still be told that the disk is full
     except UserError as error:
         if debug:
             raise
@@ -59,9 +69,25 @@ def main() -> None:
         print(str(stopped), file=sys.stderr)
         sys.exit(128 + stopped.signal)
     except BrokenPipeError:
-        # whoever read our output has left; without this Python complains once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # whoever read it has left
         sys.exit(1)
+    except OSError as error:
+        if debug or error.errno not in NO_ROOM:
+            raise
+        _forget_output()
+        print(f"error: standard output: {NO_ROOM[error.errno]}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _forget_output() -> None:
+    """Keep Python from writing, and complaining of, what is left of the output once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show_thread_error(error: threading.ExceptHookArgs) -> None:
+    """Nothing of a disk that refuses TensorBoard's thread: its next call says so as well."""
+    if not isinstance(error.exc_value, OSError):
+        threading.__excepthook__(error)
 
 
 def _show_warning(

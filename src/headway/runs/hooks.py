@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from headway.base.files import explain_os_errors
 from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import save_checkpoint
@@ -34,20 +35,21 @@ class RunLog:
     def write(self, record: dict[str, Any]) -> None:
         """One record, with `kind` and `step`."""
         self.folder.metrics.append(record)
-        if self._board is None:
-            from torch.utils.tensorboard import SummaryWriter  # half a second to import
+        board = self.folder.path / "tensorboard"
+        with explain_os_errors(board):
+            if self._board is None:
+                from torch.utils.tensorboard import SummaryWriter  # half a second to import
 
-            self._board = SummaryWriter(
-                str(self.folder.path / "tensorboard"), purge_step=self.first_step + 1
-            )
-        for name, value in record.items():
-            if isinstance(value, int | float) and name != "step":
-                self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
+                self._board = SummaryWriter(str(board), purge_step=self.first_step + 1)
+            for name, value in record.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
 
     def close(self) -> None:
         """Have TensorBoard's file on the disk."""
         if self._board is not None:
-            self._board.close()
+            with explain_os_errors(self.folder.path / "tensorboard"):
+                self._board.close()
 
 
 @dataclass(frozen=True)
