@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from headway.base.errors import UserError
+from headway.settings.data import BuiltinPairs, PairFiles
 from headway.settings.recipe import Recipe, load_recipe
 
 RECURRENT = {"kind": "recurrent"}
