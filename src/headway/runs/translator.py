@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
 from headway.lens.record import record
 from headway.models.encoder_decoder import EncoderDecoder
-from headway.runs.sentences import SourceBatch, cut, each_source
+from headway.runs.sentences import LongText, SourceBatch, cut, each_source
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.recipe import Recipe
 from headway.tokens.tokenizer import Tokenizer, check_fits
@@ -180,6 +181,7 @@ class Translator:
         Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
         the mean over the heads. Raises UserError if the model has no attention or no such layer.
         """
+        own = target is None
         target = self.translate([source])[0] if target is None else target
         taps = self.model.alignment_taps()
         if not taps:
@@ -189,7 +191,10 @@ class Translator:
         layer = max(0, len(taps) - 2) if layer is None else layer
         if not 0 <= layer < len(taps):
             raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
-        pairs = self._encode([source], [target])
+        with warnings.catch_warnings():
+            if own:  # translating has told of a long source, and a long target is no mistake then
+                warnings.simplefilter("ignore", LongText)
+            pairs = self._encode([source], [target])
         batch = self._batch(pairs, np.zeros(1, np.int64))
         self.model.eval()
         with torch.no_grad(), record(self.model, taps[layer]) as seen:
@@ -209,7 +214,11 @@ class Translator:
 
     def _symbols(self) -> dict[str, Any]:
         target = self.tokenizers.target
-        return {"bos": target.bos, "eos": target.eos, "banned": (target.pad, target.unk, target.bos)}
+        return {
+            "bos": target.bos,
+            "eos": target.eos,
+            "banned": (target.pad, target.unk, target.bos),
+        }
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizers.target.decode([each.ids for each in hypotheses])
