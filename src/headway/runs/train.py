@@ -178,7 +178,7 @@ def _resumed(
         restore_optimizer(trainer.optimizer, trainer.model, checkpoint.optimizer())
         say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
     folder.replace_recipe(settings.to_toml())
-    _rewind_log(folder, trainer.state.step)
+    _rewind_log(folder, trainer.state.step, settings.train.steps)
     return _Run(folder, settings, prepared, trainer, device)
 
 
@@ -234,8 +234,11 @@ def _check_data(folder: RunFolder, prepared: Prepared) -> None:
         )
 
 
-def _rewind_log(folder: RunFolder, step: int) -> None:
-    """Forget what was logged after the checkpoint, and say that the run was resumed."""
+def _rewind_log(folder: RunFolder, step: int, steps: int) -> None:
+    """Forget what was logged after the checkpoint, and say that the run was resumed.
+
+    A partial window at the end of a run goes too, if that is no longer its end.
+    """
     records = folder.metrics.read()
     kept = [
         record
@@ -243,7 +246,7 @@ def _rewind_log(folder: RunFolder, step: int) -> None:
         if record["kind"] == "resume"
         or (
             (record["kind"] in ("train", "valid") and record["step"] <= step)
-            and not record.get("partial")
+            and not (record.get("partial") and record["step"] < steps)
         )
     ]
     folder.metrics.keep([*kept, {"kind": "resume", "step": step}])
