@@ -1,0 +1,186 @@
+"""A toy language, tiny runs that learn it, and the command line in this process.
+
+For tests/runs and tests/cli: what they need is trained once, on first use.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+WORDS = {
+    "un": "one",
+    "deux": "two",
+    "trois": "three",
+    "quatre": "four",
+    "cinq": "five",
+    "rouge": "red",
+    "vert": "green",
+    "bleu": "blue",
+    "grand": "big",
+    "petit": "small",
+    "chat": "cat",
+    "chien": "dog",
+    "mange": "eats",
+    "boit": "drinks",
+    "dort": "sleeps",
+}
+PARTS = {"train": 400, "valid": 20, "test": 40}
+MODELS: dict[str, dict[str, Any]] = {
+    "transformer": {
+        "kind": "transformer",
+        "n_encoder_layers": 1,
+        "n_decoder_layers": 2,
+        "d_model": 32,
+        "d_feed_forward": 64,
+        "n_heads": 2,
+        "max_length": 64,
+    },
+    "attention": {
+        "kind": "recurrent",
+        "score": "additive",
+        "score_rank": 16,
+        "d_embedding": 24,
+        "d_hidden": 32,
+        "max_length": 64,
+    },
+    "plain": {"kind": "recurrent", "d_embedding": 24, "d_hidden": 32, "max_length": 64},
+}
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "transformer": {"kind": "bpe", "size": 370},
+    "attention": {"kind": "word", "size": 19, "joint": False},
+    "plain": {"kind": "word", "size": 34},
+}
+
+
+class Said(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The one message of a command that was given something wrong."""
+        last = self.err.rstrip("\n").split("\n")[-1]
+        assert self.code == 2, self
+        assert last.startswith("error: "), self
+        assert self.err.count("error: ") == 1, self
+        assert "Traceback" not in self.err, self
+        return last
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """As OMP_NUM_THREADS=1 has it in a process of its own: sums then agree bit for bit."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def single_thread() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """train, valid and test in two files each: word for word from toy French to toy English."""
+    folder = tmp_path_factory.mktemp("toy")
+    for seed, (part, n) in enumerate(PARTS.items()):
+        draw = random.Random(seed)
+        rows = [draw.choices(list(WORDS), k=draw.randint(1, 9)) for _ in range(n)]
+        for language, word in (("fr", str), ("en", WORDS.__getitem__)):
+            lines = (" ".join(map(word, row)) + "\n" for row in rows)
+            (folder / f"{part}.{language}").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toy_recipe(toy: Path) -> Callable[..., dict[str, Any]]:
+    """The recipe of one of the three tiny runs, as a table; keywords change its `train`."""
+
+    def table(kind: str, **train: Any) -> dict[str, Any]:
+        data = {
+            part: {"source": str(toy / f"{part}.fr"), "target": str(toy / f"{part}.en")}
+            for part in PARTS
+        }
+        settings = {
+            "steps": 150,
+            "batch_tokens": 256,
+            "learning_rate": 1e-2,
+            "warmup": 20,
+            "schedule": "constant",
+            "dtype": "float32",
+            "log_every": 20,
+            "evaluate_every": 75,
+            "save_every": 50,
+        }
+        return {
+            "data": {"source_language": "fr", "target_language": "en", **data},
+            "tokenizer": dict(TOKENIZERS[kind]),
+            "model": dict(MODELS[kind]),
+            "train": settings | train,
+            "evaluate": {"lines": 20},
+        }
+
+    return table
+
+
+@pytest.fixture(scope="session")
+def trained(
+    toy_recipe: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """The run "transformer", "attention" or "plain". It is shared: copy it to change it."""
+    import headway
+
+    runs = tmp_path_factory.mktemp("runs")
+
+    def run(kind: str) -> Path:
+        if not (runs / kind).exists():
+            with one_thread():
+                headway.train(toy_recipe(kind), out=runs / kind)
+        return runs / kind
+
+    return run
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """Run `headway WORDS` in this process, from its command line to its exit code."""
+    from headway.cli.main import main
+
+    def run(*words: object, stdin: bytes = b"") -> Said:
+        streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b"")]
+        code: object = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["headway", *map(str, words)])
+            for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+                patch.setattr(sys, name, stream)
+            patch.setattr(warnings, "showwarning", warnings.showwarning)  # main changes it
+            try:
+                main()
+            except SystemExit as left:
+                code = left.code or 0
+        for stream in streams:
+            stream.flush()
+        out, err = (stream.buffer.getvalue() for stream in streams[1:])  # type: ignore[attr-defined]
+        assert isinstance(code, int)
+        return Said(code, out, err.decode("utf-8"))
+
+    return run
