@@ -37,9 +37,9 @@ TRANSFORMERS: dict[str, dict[str, Any]] = {
     "one-kv-head": {"n_kv_heads": 1, "d_head": 6, "positions": "rotary"},
     "bare": {"norm": "none", "residual": False, "tie": "none"},
     "dot": {"score": "dot", "order": "pre"},
-    "bilinear": {"score": "bilinear", "n_kv_heads": 2, "positions": "rotary"},
+    "bilinear": {"score": "bilinear", "n_kv_heads": 2},
     "low-rank": {"score": "low_rank_bilinear", "score_rank": 2, "tie": "output"},
-    "additive": {"score": "additive", "n_kv_heads": 2, "positions": "rotary"},
+    "additive": {"score": "additive", "n_kv_heads": 2},
 }
 RECURRENTS: dict[str, dict[str, Any]] = {
     "gru": {"cell": "gru", "n_layers": 2},

@@ -21,7 +21,7 @@ D, T = 16, 7
 ROWS: dict[str, dict[str, Any]] = {
     "post": {},
     "pre-rotary-grouped": {"order": "pre", "positions": "rotary", "n_kv_heads": 2, "norm": "rms"},
-    "bilinear-rotary": {"score": "bilinear", "positions": "rotary", "n_kv_heads": 1},
+    "bilinear": {"score": "bilinear", "n_kv_heads": 1},
     "dot-rotary": {"score": "dot", "positions": "rotary"},
     "additive": {"score": "additive", "order": "pre", "feed_forward": "swiglu"},
 }

@@ -47,6 +47,11 @@ def message(overrides: dict[str, Any], base: dict[str, Any] | None = None) -> st
         ("", 5, "recipe: unknown key ''; known here: "),
         ("model.n_heads", 3, "recipe, model: n_heads = 3 does not divide d_model = 128: choose a"),
         ("model.n_kv_heads", 3, "recipe, model: n_heads = 4 is not a multiple of n_kv_heads = 3"),
+        (
+            "model",
+            {"positions": "rotary", "score": "bilinear"},
+            "recipe, model: rotary positions show in the dot product of turned queries and keys",
+        ),
         ("model.score_rank", 4, "recipe, model: score_rank has no meaning for the score 'scaled"),
         ("model.score", "low_rank_bilinear", "recipe, model: the score 'low_rank_bilinear' needs"),
         ("model.score", "dott", "recipe, model.score: input should be 'dot', 'scaled_dot', 'bil"),

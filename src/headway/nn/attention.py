@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headway.nn.attend import Implementation, attend
+from headway.nn.attend import attend
 from headway.nn.dropout import Dropout, Noise
 from headway.nn.positions import Rotation
 from headway.nn.scores import Score, make_score
@@ -51,7 +51,7 @@ class Attention(nn.Module):
     whose `keys` it is given.
     """
 
-    def __init__(self, settings: StackSettings, implementation: Implementation = "auto") -> None:
+    def __init__(self, settings: StackSettings) -> None:
         super().__init__()
         D, K = settings.d_model, settings.head_width
         self.n_heads, self.n_kv_heads = settings.n_heads, settings.kv_heads
@@ -69,7 +69,6 @@ class Attention(nn.Module):
         )
         self.dropout = Dropout(settings.attention_dropout)
         self.tap_weights = Tap()
-        self.implementation: Implementation = implementation
 
     def keys(self, hidden: Tensor, rotation: Rotation | None) -> KeyValue:
         """(B, S, D) -> keys and values (B, G, S, K)."""
@@ -103,7 +102,6 @@ class Attention(nn.Module):
             score=self.score,
             visibility=visibility,
             on_weights=on_weights if drops or self.tap_weights.watched else None,
-            implementation=self.implementation,
         )
         merged = attended.transpose(1, 2).flatten(2)  # (B, T, H·K)
         result: Tensor = self.to_output(merged)

@@ -63,6 +63,11 @@ class StackSettings(Settings):
             raise ValueError(
                 f"rotary positions turn pairs: the head width {self.head_width} must be even"
             )
+        if self.positions == "rotary" and self.score not in ("dot", "scaled_dot"):
+            raise ValueError(
+                "rotary positions show in the dot product of turned queries and keys: they need "
+                f"the score 'dot' or 'scaled_dot', not '{self.score}'"
+            )
         _check_rank(self.score, self.score_rank)
         return self
 
