@@ -172,7 +172,7 @@ def test_evaluating_changes_nothing_of_the_training(
     often, never = (
         headway.train(
             toy_recipe("transformer", steps=6, evaluate_every=every, log_every=1),
-            out=tmp_path / out,
+            out=tmp_path / name,
         )
         for name, every in (("often", 2), ("never", 1000))
     )
