@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,14 +166,16 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
     """Run `headway WORDS` in this process, from its command line to its exit code."""
     from headway.cli.main import main
 
-    def run(*words: object, stdin: bytes = b"") -> Said:
-        streams = [io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (stdin, b"", b"")]
+    def run(*words: object, stdin: bytes = b"", encoding: str = "utf-8") -> Said:
+        streams = [io.TextIOWrapper(io.BytesIO(data), encoding) for data in (stdin, b"", b"")]
         code: object = 0
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["headway", *map(str, words)])
             for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
                 patch.setattr(sys, name, stream)
-            patch.setattr(warnings, "showwarning", warnings.showwarning)  # main changes it
+            # what main changes comes back
+            patch.setattr(warnings, "showwarning", warnings.showwarning)
+            patch.setattr(threading, "excepthook", threading.excepthook)
             try:
                 main()
             except SystemExit as left:
@@ -181,6 +184,6 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
             stream.flush()
         out, err = (stream.buffer.getvalue() for stream in streams[1:])  # type: ignore[attr-defined]
         assert isinstance(code, int)
-        return Said(code, out, err.decode("utf-8"))
+        return Said(code, out, err.decode(encoding))
 
     return run
