@@ -3,8 +3,9 @@
 The convention, for each page: blocks fenced as `console` (lines that begin with `$ `, carried on by
 lines that begin with `> `; anything else is output) and as `python` run in order, in one empty
 folder, with `.venv` in it. `make` lines need the clone itself, so only their targets are checked.
-Blocks fenced as `text`, `toml`, `json` and the like are for reading. No other shell fence exists,
-so that no command escapes.
+Blocks fenced as `text`, `toml`, `json` and the like are for reading, but one with a title
+(`toml title="mine.toml"`) is a file of that name, which the reader is told to save. No other shell
+fence exists, so that no command escapes.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<kind>[^\s`]*).*$")
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<kind>[^\s`]*)(?P<rest>.*)$")
+TITLE = re.compile(r'title="([\w.-]+)"')
 READ_ONLY = {"text", "toml", "json", "html", "yaml", "mermaid", "diff", "makefile"}
 SECONDS_A_PAGE = 120
 
 
-def blocks(page: str) -> Iterator[tuple[str, list[str]]]:
-    """The fenced blocks of a page, in order: kind and lines, without the fence's indentation."""
-    opening, kind, lines = None, "", []
+def blocks(page: str) -> Iterator[tuple[str, str, list[str]]]:
+    """The fenced blocks of a page, in order: kind, title and lines without the indentation."""
+    opening, lines = None, []
     for line in page.splitlines():
         match = FENCE.match(line)
         if opening is None and match:
-            opening, kind, lines = match, match["kind"], []
+            opening, lines = match, []
         elif opening is not None and match and match["fence"].startswith(opening["fence"]):
-            yield kind, lines
+            title = TITLE.search(opening["rest"])
+            yield opening["kind"], title[1] if title else "", lines
             opening = None
         elif opening is not None:
             lines.append(line.removeprefix(opening["indent"]))
@@ -61,13 +64,17 @@ def commands(lines: list[str]) -> Iterator[str]:
 def script(page: str, python_files: Path) -> tuple[str, set[str]]:
     """The page as one bash script, and the make targets that it names.
 
-    Python blocks are written to `python_files`. Raises ValueError for a fence of unknown kind.
+    Python blocks and files to save are written to `python_files`. Raises ValueError for a
+    fence of unknown kind.
     """
     steps, targets = [], set()
-    for number, (kind, lines) in enumerate(blocks(page), 1):
-        if kind == "python":
-            file = python_files / f"block{number}.py"
+    for number, (kind, title, lines) in enumerate(blocks(page), 1):
+        file = python_files / f"block{number}.py"
+        if kind == "python" or title:
             file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if title:
+            steps.append(f"cp '{file}' '{title}'")
+        elif kind == "python":
             steps.append(f"python '{file}'")
         elif kind == "console":
             for command in commands(lines):
@@ -129,7 +136,14 @@ SAMPLE = """
 $ false
 ```
 
+```toml title="key.toml"
+key = "value"
+```
+
 ~~~python
+import tomllib
+
+assert tomllib.load(open("key.toml", "rb")) == {"key": "value"}
 assert open("words.txt", encoding="utf-8").read().split() == ["one", "two", "three", "four"]
 print("seen")
 ~~~
