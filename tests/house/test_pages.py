@@ -1,0 +1,112 @@
+"""Tables of the documentation that repeat what the code says, held to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from babel import Locale
+
+from headway.data.cldr.inventory import KINDS, inventory
+from headway.settings.base import Settings
+from headway.settings.data import BuiltinPairs, DataSettings, PairFiles, TokenizerSettings
+from headway.settings.model import RecurrentSettings, TransformerSettings
+from headway.settings.presets import PRESETS
+from headway.settings.recipe import Recipe
+from headway.settings.training import EvaluateSettings, TrainSettings
+
+DOCS = Path(__file__).parents[2] / "docs"
+RECIPE = (DOCS / "reference/recipe.md").read_text(encoding="utf-8")
+PARTS = "`[data.train]`, `[data.valid]`, `[data.test]` of "
+TABLES: list[tuple[str, str, type[Settings]]] = [
+    ("Top", "", Recipe),
+    ("`[data]`", "data.", DataSettings),
+    (f"{PARTS}two files", "", PairFiles),
+    (f"{PARTS}the built-in corpus", "", BuiltinPairs),
+    ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
+    ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),
+    ('`[model]` with `kind = "recurrent"`', "model.", RecurrentSettings),
+    ("`[train]`", "train.", TrainSettings),
+    ("`[evaluate]`", "evaluate.", EvaluateSettings),
+]
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of the table rows of some text, without the head."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def section(page: str, heading: str) -> str:
+    return page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def choices(annotation: Any) -> list[str]:
+    """The names among which a key chooses; none for other types."""
+    if get_origin(annotation) is Literal:
+        return [name for part in get_args(annotation) for name in choices(part) or [part]]
+    return []
+
+
+def wanted(kind: type[Settings], prefix: str) -> dict[str, str]:
+    """The keys of settings and their defaults as TOML; tables have their own sections."""
+    found = {}
+    for name, field in kind.model_fields.items():
+        in_sections_of_its_own = kind is Recipe and name not in ("description", "seed")
+        tells_models_apart = name == "kind" and prefix == "model."
+        if in_sections_of_its_own:
+            continue
+        if field.is_required() or tells_models_apart:
+            default = "required"
+        else:
+            default = "–" if field.default is None else f"`{json.dumps(field.default)}`"
+        found[f"`{prefix}{name}`"] = default
+    return found
+
+
+@pytest.mark.parametrize(
+    ("heading", "prefix", "kind"), TABLES, ids=[kind.__name__ for _, _, kind in TABLES]
+)
+def test_the_page_of_recipe_keys_has_all(heading: str, prefix: str, kind: type[Settings]) -> None:
+    table = rows(section(RECIPE, heading))
+    assert sorted((key, default) for key, _, default, *_ in table) == sorted(
+        wanted(kind, prefix).items()
+    )
+    for key, value, *_ in table:
+        named = choices(kind.model_fields[key.strip("`").removeprefix(prefix)].annotation)
+        if named:
+            assert re.findall(r'"([^"]+)"', value) == named, key
+
+
+def test_the_page_of_recipe_keys_has_every_table() -> None:
+    tables = set(Recipe.model_fields) - {"description", "seed"}
+    assert {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix} == tables
+
+
+def test_the_page_of_recipe_keys_names_the_presets() -> None:
+    text = section(RECIPE, '`[model]` with `kind = "transformer"`').split("\n| ")[0]
+    assert set(re.findall(r'"(transformer-\w+)"', text)) == PRESETS.keys()
+
+
+def test_the_page_of_the_corpus_shows_what_is_in_it() -> None:
+    page = (DOCS / "explanation/corpus.md").read_text(encoding="utf-8")
+    table = rows(section(page, "What is in it"))
+    made = inventory(Locale.parse("fr"), Locale.parse("en"))
+    assert [kind.strip("`") for kind, *_ in table] == list(KINDS)
+
+    def plain(text: str) -> str:
+        return " ".join(text.split())
+
+    for kind, source, target in table:
+        alone = {plain(each.source): plain(each.target) for each in made.alone[kind.strip("`")]}
+        assert alone[source] == target
+    shown = re.search(r"\*(.+)\* becomes \*(.+)\*", page)
+    assert shown is not None
+    items = {plain(e.source): plain(e.target) for es in made.in_lists.values() for e in es}
+    source, target = made.source_joiner.styles, made.target_joiner.styles
+    pieces = made.source_joiner.take_apart(shown[1])[::2]
+    assert source["standard"].join(pieces) == shown[1]
+    assert target["standard"].join([items[piece] for piece in pieces]) == shown[2]
