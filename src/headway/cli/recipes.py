@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from headway.settings.recipe import load_recipe_text, shipped_recipes
-
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe's file.")] = None,
@@ -16,6 +14,8 @@ def recipes(
 
     Example: headway recipes cldr/transformer > my.toml
     """
+    from headway.settings.recipe import load_recipe_text, shipped_recipes
+
     if name is not None:
         print(load_recipe_text(name), end="")
         return

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Device
-from headway.settings.recipe import load_recipe, parse_overrides
 
 
 def train(
@@ -32,13 +31,15 @@ def train(
 
     Example: headway train cldr/transformer --set train.steps=2000 --out runs/fr-en
     """
+    from headway.settings.recipe import load_recipe, parse_overrides
+
     overrides = parse_overrides(settings or [])
     if recipe is not None and not resume:
         load_recipe(recipe, overrides)  # mistakes are told before torch is loaded
-    from headway.runs.train import train as run
+    from headway.runs import train as runs
 
-    translator = run(recipe, out=out, resume=resume, device=device, **overrides)
-    folder = out or Path("runs") / str(recipe).removesuffix(".toml").strip("./").replace("/", "-")
+    translator = runs.train(recipe, out=out, resume=resume, device=device, **overrides)
+    folder = runs.run_place(recipe, out)
     print(f"{translator!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
 
 

@@ -116,7 +116,7 @@ def _started(
     if recipe is None:
         raise UserError("no recipe is named", todo="see them with: headway recipes")
     settings = load_recipe(recipe, overrides)
-    folder = RunFolder(_place(recipe, out))
+    folder = RunFolder(run_place(recipe, out))
     folder.refuse_occupied()
     prepared = prepare(settings)
     _say_all(prepared)
@@ -145,7 +145,7 @@ def _resumed(
 ) -> _Run:
     if recipe is None and out is None:
         raise UserError("no run is named", todo="give --out DIR")
-    folder = RunFolder(Path(out) if out is not None else _place(recipe, None))
+    folder = RunFolder(Path(out) if out is not None else run_place(recipe, None))
     folder.config()
     stored = load_recipe(folder.recipe())
     settings = load_recipe(folder.recipe(), overrides)
@@ -214,8 +214,11 @@ def _trainer(
     )
 
 
-def _place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | None) -> Path:
-    """The folder of a run: `out`, or one named after the recipe."""
+def run_place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | None) -> Path:
+    """The folder of a run: `out`, or one named after the recipe.
+
+    Raises UserError for a recipe that has no name to give.
+    """
     if out is not None:
         return Path(out)
     if isinstance(recipe, str | Path):
