@@ -1,0 +1,161 @@
+"""The optimiser: Adam as published, what decays, and a state that comes back bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from headway.models.build import build
+from headway.settings.model import RecurrentSettings, TransformerSettings
+from headway.settings.training import TrainSettings
+from headway.training.loop import Trainer
+from headway.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+
+Make = Callable[..., Trainer]
+
+
+def settings(**more: Any) -> TrainSettings:
+    made = {"steps": 10, "learning_rate": 0.01, "betas": [0.9, 0.98], "eps": 1e-6, **more}
+    return TrainSettings(**made)
+
+
+def give_gradients(model: nn.Module, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator)
+
+
+def by_the_papers(model: nn.Module, n_steps: int, made: TrainSettings) -> list[Tensor]:
+    """Adam, algorithm 1 of Kingma & Ba 2015, and AdamW's decay, in float64, weight by weight."""
+    first, second = made.betas
+    weights = [weight.detach().double() for weight in model.parameters()]
+    m, v = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+    for step in range(1, n_steps + 1):
+        give_gradients(model, step)
+        for i, parameter in enumerate(model.parameters()):
+            assert parameter.grad is not None
+            gradient = parameter.grad.double()
+            m[i] = first * m[i] + (1 - first) * gradient
+            v[i] = second * v[i] + (1 - second) * gradient.square()
+            upward = m[i] / (1 - first**step)
+            spread = (v[i] / (1 - second**step)).sqrt()
+            decay = made.weight_decay if parameter.dim() >= 2 else 0.0
+            decayed = weights[i] * (1 - made.learning_rate * decay)
+            weights[i] = decayed - made.learning_rate * upward / (spread + made.eps)
+    return weights
+
+
+@pytest.mark.parametrize(("optimizer", "decay"), [("adam", 0.0), ("adamw", 0.0), ("adamw", 0.3)])
+def test_steps_are_the_papers(optimizer: str, decay: float) -> None:
+    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7))
+    made = settings(optimizer=optimizer, weight_decay=decay)
+    wanted = by_the_papers(model, 4, made)
+    ours = make_optimizer(model, made)
+    for step in range(1, 5):
+        give_gradients(model, step)
+        ours.step()
+    for found, expected in zip(model.parameters(), wanted, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_the_fused_step_is_torchs_plain_one(optimizer: str) -> None:
+    made = settings(optimizer=optimizer, weight_decay=0.1 if optimizer == "adamw" else 0.0)
+    models = [nn.Linear(6, 4) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    fused = make_optimizer(models[0], made)
+    kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
+    groups = [
+        {"params": [models[1].weight], "weight_decay": made.weight_decay},
+        {"params": [models[1].bias], "weight_decay": 0.0},
+    ]
+    plain = kind(groups, lr=0.01, betas=(0.9, 0.98), eps=1e-6, foreach=False, fused=False)
+    for step in range(3):
+        for model, each in zip(models, (fused, plain), strict=True):
+            give_gradients(model, step)
+            each.step()
+    for found, expected in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+    assert all(group["fused"] for group in fused.param_groups)
+
+
+MODELS = [
+    TransformerSettings(
+        d_model=8, d_feed_forward=8, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
+    ),
+    RecurrentSettings(d_embedding=4, d_hidden=6, score="additive"),
+]
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.kind)
+def test_norms_and_biases_do_not_decay(kind: Any) -> None:
+    """Without a gradient a step only decays: what shrinks is what decays, once."""
+    model = build(kind, n_source=9, n_target=9)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(1.0)
+            weight.grad = torch.zeros_like(weight)
+    optimizer = make_optimizer(model, settings(optimizer="adamw", weight_decay=0.5))
+    optimizer.step()
+    vectors = 0
+    for name, weight in model.named_parameters():
+        decays = not (".norm" in name or "bias" in name or weight.dim() == 1)
+        vectors += not decays
+        expected = 1 - 0.01 * 0.5 if decays else 1.0
+        torch.testing.assert_close(weight.detach(), torch.full_like(weight, expected), msg=name)
+    assert 0 < vectors < len(list(model.parameters()))
+    held = [weight for group in optimizer.param_groups for weight in group["params"]]
+    assert {id(weight) for weight in held} == {id(weight) for weight in model.parameters()}
+    assert len(held) == len(list(model.parameters()))  # a tied matrix once
+
+
+def test_frozen_weights_are_left_out() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[0].requires_grad_(False)
+    before = model[0].weight.clone()
+    optimizer = make_optimizer(model, settings(optimizer="adamw", weight_decay=0.5))
+    give_gradients(model, 1)
+    optimizer.step()
+    assert torch.equal(model[0].weight, before)
+    assert set(optimizer_tensors(optimizer, model)) == {
+        f"1.{name}/{part}"
+        for name in ("weight", "bias")
+        for part in ("exp_avg", "exp_avg_sq", "step")
+    }
+    only_biases = nn.LayerNorm(3, bias=True)
+    assert len(make_optimizer(only_biases, settings()).param_groups) == 1
+
+
+@pytest.mark.parametrize("model", ["transformer", "recurrent"])
+def test_a_state_comes_back_bit_for_bit(make: Make, model: str) -> None:
+    """Through safetensors, into another optimiser, whose next steps are then the same bits."""
+    # the rate is no part of the state: the schedule sets it at each step
+    alike = {"optimizer": "adamw", "weight_decay": 0.1, "schedule": "constant", "warmup": 0}
+    original = make(model, **alike)
+    batches = original.order.after(0, 0)
+    for _ in range(3):
+        original.advance(batches)
+    held = optimizer_tensors(original.optimizer, original.model)
+    names = [name for name, _ in original.model.named_parameters()]
+    assert {key.rpartition("/")[0] for key in held} == set(names)
+    stored = load(save({key: value.contiguous() for key, value in held.items()}))
+    other = make(model, **alike)
+    other.model.load_state_dict(original.model.state_dict())
+    # whatever order the file has its tensors in
+    restore_optimizer(other.optimizer, other.model, dict(sorted(stored.items(), reverse=True)))
+    back = optimizer_tensors(other.optimizer, other.model)
+    assert back.keys() == held.keys()
+    for key, value in held.items():
+        assert torch.equal(back[key], value), key
+        assert back[key].dtype == value.dtype
+    for step in range(2):
+        for trainer in (original, other):
+            give_gradients(trainer.model, step)
+            trainer.optimizer.step()
+    for one, same in zip(original.weights, other.weights, strict=True):
+        assert torch.equal(one, same)
