@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from headway.batches.pairs import BatchOrder, EncodedPairs, EncodedSide, batch_rows
+from headway.batches.pairs import SOURCE_STEP, BatchOrder, EncodedPairs, EncodedSide, batch_rows
 
 LENGTHS = some.lists(
     some.tuples(some.integers(1, 30), some.integers(1, 30)), min_size=1, max_size=60
@@ -68,12 +68,18 @@ def test_a_batch_ends_only_where_the_next_row_would_not_fit(
 
 
 def test_like_lengths_stand_together() -> None:
-    """Sorted by target, then source length, whatever the order that breaks the ties."""
+    """Sorted by target, then by steps of source length; `order` decides within a step."""
     pairs = random_pairs(300)
     sources, targets = pairs.source.lengths, pairs.target.lengths
     for order in (np.arange(300), np.arange(300)[::-1]):
         rows = np.concatenate(batch_rows(sources, targets, 40, order))
-        keys = list(zip(targets[rows].tolist(), sources[rows].tolist(), strict=True))
+        steps = (sources[rows] // SOURCE_STEP).tolist()
+        assert steps != (sources[rows]).tolist()
+        places = {row: place for place, row in enumerate(order.tolist())}
+        keys = [
+            (target, step, places[row])
+            for target, step, row in zip(targets[rows].tolist(), steps, rows.tolist(), strict=True)
+        ]
         assert keys == sorted(keys)
     assert not batch_rows(sources[:0], targets[:0], 40, np.arange(0))
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 Rows = npt.NDArray[np.int64]
+SOURCE_STEP = 4  # source lengths within which rows of a target length are shuffled
 _SEEDS = 2**64 - 1  # numpy takes no negative seed, torch does
 
 
@@ -85,10 +86,11 @@ class EncodedPairs:
 def batch_rows(sources: Rows, targets: Rows, budget: int, order: Rows) -> list[Rows]:
     """Cut rows into batches of at most `budget` padded tokens a side, like lengths together.
 
-    `order` breaks the ties between rows of the same lengths. A row longer than the budget is a
-    batch of its own.
+    `order` breaks the ties between rows of like lengths: the same target length, and a source
+    length in the same step of 4, so that a few padded tokens buy batches of other company each
+    epoch. A row longer than the budget is a batch of its own.
     """
-    order = order[np.lexsort((sources[order], targets[order]))]
+    order = order[np.lexsort((sources[order] // SOURCE_STEP, targets[order]))]
     longest = np.maximum(sources, targets)[order]
     batches, first, widest = [], 0, 0
     for index, length in enumerate(longest.tolist()):
