@@ -81,13 +81,18 @@ def changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [name for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
 
 
+def environment() -> dict[str, str]:
+    """One thread, and output that waits in a buffer, as it does for most people."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+
+
 def start(*words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [COMMAND, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=environment(),
     )
 
 
@@ -178,7 +183,11 @@ def test_a_reader_who_leaves_is_no_mistake() -> None:
 def test_output_on_a_full_disk_is_a_mistake() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [COMMAND, "recipes"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8"
+            [COMMAND, "recipes"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env=environment(),
         )
     assert (done.returncode, done.stderr) == (
         2,

@@ -67,6 +67,20 @@ def test_a_thousand_lines_give_a_thousand_lines(
     assert warning.endswith(" tokens and was cut to the 64 that the model can read")
 
 
+def test_no_translation_breaks_a_line(
+    trained: Run, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.runs.translator import Translation, Translator
+
+    text = "a\r\nb\u2028c\x85d\x0be"
+    monkeypatch.setattr(Translator, "translate", lambda _, lines, **__: [text for _ in lines])
+    assert cli("translate", trained("plain"), stdin=b"un\nun\n").out == b"a b c d e\n" * 2
+    best = [Translation(text, -2.0, -1.0)]
+    monkeypatch.setattr(Translator, "n_best", lambda _, lines, *__, **___: [best for _ in lines])
+    said = cli("translate", trained("plain"), "--nbest", 1, stdin=b"un\n")
+    assert said.out == b"1\t-1.0000\t-2.0000\ta b c d e\n"
+
+
 def test_no_line_and_no_line_end(trained: Run, cli: Cli) -> None:
     assert cli("translate", trained("plain"), stdin=b"") == (0, b"", "")
     ended = cli("translate", trained("plain"), stdin=b"un chat\nvert\n")

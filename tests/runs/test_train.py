@@ -14,6 +14,7 @@ import headway
 from headway.base.errors import UserError
 from headway.checkpoint.run import FORMAT, RunFolder
 from headway.checkpoint.steps import newest_checkpoint
+from headway.checkpoint.weights import read_tensors
 from headway.data.pairs import read_pairs
 from headway.settings.recipe import load_recipe
 
@@ -107,6 +108,20 @@ def test_the_best_weights_are_kept_and_returned(trained: Run, toy: Path) -> None
     found = headway.load(run).likelihoods(valid.sources, valid.targets)
     nll = sum(each.nll for each in found) / sum(each.tokens for each in found)
     assert nll == pytest.approx(best["nll"], rel=1e-5)
+
+
+def test_later_weights_that_are_no_better_are_not_kept(toy_recipe: Recipe, tmp_path: Path) -> None:
+    recipe = toy_recipe("plain", steps=2, evaluate_every=1, save_every=1)
+    recipe["evaluate"]["metric"] = "exact_match"  # 0 at both
+    headway.train(recipe, out=tmp_path / "run")
+    steps = [
+        read_tensors(tmp_path / f"run/checkpoints/step-{step}/model.safetensors") for step in (1, 2)
+    ]
+    kept = RunFolder(tmp_path / "run").weights()
+    assert [torch.equal(kept["head.weight"], step["head.weight"]) for step in steps] == [
+        True,
+        False,
+    ]
 
 
 def test_separate_tokenisers_are_two_files(trained: Run) -> None:

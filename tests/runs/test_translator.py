@@ -137,10 +137,12 @@ def test_scores_need_pairs(translator: Translator) -> None:
 
 
 def test_samples_depend_on_seed_and_place_only(translator: Translator) -> None:
-    texts = ["un chat", "", "un chat", "petit chien"]
+    texts = ["un petit chien boit vert", "", "vert chat", "chat"]  # batches begin with the short
     one = translator.sample(texts, seed=5)
     assert one == translator.sample(texts, seed=5)
-    assert one[:2] == translator.sample(texts[:2], seed=5)
+    assert one[:1] == translator.sample(texts[:1], seed=5)
+    assert one[:3] == translator.sample(texts[:3], seed=5)
+    assert one[3:] == translator.sample(texts[3:], seed=8)
     assert one[1] == ""
     assert len({translator.sample(texts[:1], seed=seed)[0] for seed in range(8)}) > 2
     almost_greedy = translator.sample(texts, temperature=1e-4)
