@@ -10,6 +10,8 @@ from headway.data.pairs import Pairs, load_part
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.recipe import Recipe
 
+LOOKED_AT = 2000  # pairs in which unknown tokens are counted
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -55,11 +57,22 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     notices.append(f"{len(kept):,} training pairs, {tokens:,} target tokens")
     if len(kept) < len(train):
         notices.append(f"{len(train) - len(kept)} pairs longer than {limit} tokens left out")
-    sample = [*train.sources[:2000], *train.targets[:2000]]
-    share, seen = made.source.unknowns(sample) if made.source is made.target else (0.0, None)
-    if share and seen:
-        some = ", ".join(repr(text) for text, _ in seen.most_common(5))
-        notices.append(f"{share:.1%} unknown tokens, such as {some}")
+    notices += _unknowns(made, train)
     parts = {"train": train, "valid": valid, "test": test}
     hashes = {name: part.digest() for name, part in parts.items() if part is not None}
     return Prepared(encoded, valid, test, made, hashes, tuple(notices))
+
+
+def _unknowns(tokenizers: Tokenizers, pairs: Pairs) -> list[str]:
+    """For each side, how much of the first pairs its tokeniser does not know, with examples."""
+    notices = []
+    sides = {
+        "source": (tokenizers.source, pairs.sources),
+        "target": (tokenizers.target, pairs.targets),
+    }
+    for side, (tokenizer, texts) in sides.items():
+        share, seen = tokenizer.unknowns(texts[:LOOKED_AT])
+        if share:
+            some = ", ".join(repr(text) for text, _ in seen.most_common(5))
+            notices.append(f"{share:.1%} of the {side} tokens are unknown, such as {some}")
+    return notices
