@@ -1,6 +1,5 @@
-"""A toy language, tiny runs that learn it, and the command line in this process.
-
-For tests/runs and tests/cli: what they need is trained once, on first use.
+"""One thread for all tests; for tests/runs and tests/cli a toy language, tiny runs that learn it
+(trained once, on first use), and the command line in this process.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,23 +78,15 @@ class Said(NamedTuple):
         return last
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """As OMP_NUM_THREADS=1 has it in a process of its own: sums then agree bit for bit."""
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tests have tiny tensors: threads only wait for one another, for minutes on a busy machine.
+
+    Sums then also agree bit for bit with those of a process under OMP_NUM_THREADS=1.
+    """
     import torch
 
-    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.fixture
-def single_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -154,8 +144,7 @@ def trained(
 
     def run(kind: str) -> Path:
         if not (runs / kind).exists():
-            with one_thread():
-                headway.train(toy_recipe(kind), out=runs / kind)
+            headway.train(toy_recipe(kind), out=runs / kind)
         return runs / kind
 
     return run

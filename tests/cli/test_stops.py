@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import headway
 from headway.checkpoint.run import RunFolder
@@ -50,10 +49,7 @@ def recipe(
 @pytest.fixture(scope="module")
 def unbroken(recipe: Path) -> dict[str, Any]:
     """What a run that nobody stops comes to."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     headway.train(recipe, out=recipe.parent / "unbroken")
-    torch.set_num_threads(before)
     return outcome(recipe.parent / "unbroken")
 
 
@@ -137,7 +133,6 @@ def test_a_signal_saves_and_leaves(
     recipe: Path,
     unbroken: dict[str, Any],
     tmp_path: Path,
-    single_thread: None,
 ) -> None:
     run = tmp_path / "run"
     process = start("train", recipe, "--out", run)

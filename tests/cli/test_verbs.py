@@ -33,10 +33,9 @@ def test_train_says_what_it_made_and_what_comes_next(
     assert report == f"{out}/report.html"
     assert after == f"next: headway translate {out} < FILE"
     assert "400 training pairs, 2,391 target tokens" in said.err
-    assert [line.partition(":")[0] for line in said.err.splitlines()[1:]] == [
-        "step 2",
-        "step 3",
-        "test",
+    told = [line.partition(":")[0] for line in said.err.splitlines()]
+    assert [name for name in told if name.startswith(("step", "test"))] == [
+        *("step 2", "step 3", "test")
     ]
     assert cli("translate", out, stdin=b"un\n").code == 0
     assert load_recipe(out / "recipe.toml").train.steps == 3

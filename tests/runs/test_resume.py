@@ -19,7 +19,6 @@ from headway.checkpoint.steps import newest_checkpoint
 Recipe = Callable[..., dict[str, Any]]
 CLOCKS = ("seconds", "tokens_per_s")
 STEPS = 30
-pytestmark = pytest.mark.usefixtures("single_thread")
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -73,11 +72,8 @@ def settings(toy_recipe: Recipe) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def unbroken(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that was never stopped."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     run = tmp_path_factory.mktemp("resume") / "unbroken"
     headway.train(settings, out=run)
-    torch.set_num_threads(before)
     return run
 
 
@@ -194,8 +190,11 @@ def test_resuming_with_other_threads_is_told(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(unbroken, run)
-    torch.set_num_threads(2)  # the fixture single_thread puts it back
-    headway.train(None, out=run, resume=True)
+    torch.set_num_threads(2)
+    try:
+        headway.train(None, out=run, resume=True)
+    finally:
+        torch.set_num_threads(1)
     assert "trained with 1 threads and goes on with 2" in capsys.readouterr().err
 
 

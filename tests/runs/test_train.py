@@ -145,9 +145,7 @@ def test_overrides_come_dotted_or_as_tables(toy_recipe: Recipe, tmp_path: Path) 
     assert recipe["train"]["steps"] == 150
 
 
-def test_the_same_recipe_gives_the_same_run(
-    toy_recipe: Recipe, tmp_path: Path, single_thread: None
-) -> None:
+def test_the_same_recipe_gives_the_same_run(toy_recipe: Recipe, tmp_path: Path) -> None:
     one, two, other = (
         headway.train(toy_recipe("plain", steps=4), out=tmp_path / name, seed=seed)
         for name, seed in (("one", 1), ("two", 1), ("other", 2))
@@ -181,9 +179,7 @@ def test_without_a_test_part_the_validation_part_is_reported(
     assert RunFolder(tmp_path / "run").metrics.read()[-1]["n"] == 20
 
 
-def test_evaluating_changes_nothing_of_the_training(
-    toy_recipe: Recipe, tmp_path: Path, single_thread: None
-) -> None:
+def test_evaluating_changes_nothing_of_the_training(toy_recipe: Recipe, tmp_path: Path) -> None:
     often, never = (
         headway.train(
             toy_recipe("transformer", steps=6, evaluate_every=every, log_every=1),
