@@ -164,7 +164,7 @@ def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
                 patch.setattr(sys, name, stream)
             # what main changes comes back
             patch.setattr(warnings, "showwarning", warnings.showwarning)
-            patch.setattr(threading, "excepthook", threading.excepthook)
+            patch.setattr(threading, "excepthook", threading.__excepthook__)
             try:
                 main()
             except SystemExit as left:

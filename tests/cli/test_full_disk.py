@@ -40,7 +40,7 @@ def room_for(size: int) -> Iterator[None]:
     ("size", "save_every", "what"),
     [
         (500, 4, r"run/recipe.toml: the file is larger"),
-        (2500, 100, r"run/(tensorboard|metrics.jsonl): the file is larger"),
+        (2500, 100, r"run/(tensorboard|metrics\.jsonl): the file is larger"),
         (9000, 4, r"run/checkpoints/step-4: the file is larger"),
     ],
 )
@@ -61,6 +61,18 @@ def test_a_full_disk(
         said = cli("train", "--resume", "--out", tmp_path / "run")
         assert said.code == 0, said.err
         assert "no checkpoint yet, so training begins at step 0" in said.err
+
+
+def test_a_full_disk_under_tensorboard_s_thread(
+    recipe: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headway.base.files import Records
+
+    monkeypatch.setattr(Records, "append", lambda _, record: None)  # or it may be full before
+    words = ("--set", "train.steps=20", "--set", "train.log_every=1")
+    with room_for(2500):
+        said = cli("train", recipe, "--out", tmp_path / "run", *words, "--set", "model.d_hidden=8")
+    assert "run/tensorboard: the file is larger" in said.error
 
 
 def test_a_checkpoint_survives_a_disk_that_fills_up(

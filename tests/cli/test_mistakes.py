@@ -110,10 +110,16 @@ def test_bad_settings(setting: str, what: str, recipe: Path, cli: Cli, tmp_path:
     assert listing(tmp_path) == before
 
 
-def test_heads_that_do_not_divide_the_width(cli: Cli, tmp_path: Path) -> None:
-    said = cli("train", "cldr/transformer", "--set", "model.n_heads=3", "--out", tmp_path / "run")
-    assert "recipe cldr/transformer, model: n_heads = 3 does not divide d_model = 128" in said.error
-    assert list(tmp_path.iterdir()) == []
+def test_heads_that_do_not_divide_the_width(
+    toy_recipe: Callable[..., dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(load_recipe(toy_recipe("transformer")).to_toml(), encoding="utf-8")
+    said = cli("train", path, "--set", "model.n_heads=3", "--out", tmp_path / "run")
+    assert (
+        f"{path}, model: n_heads = 3 does not divide d_model = 32: choose a divisor" in said.error
+    )
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

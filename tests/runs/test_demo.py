@@ -24,6 +24,7 @@ SMALL |= {"evaluate.beam": 1, "evaluate.max_ratio": 1.0, "train.batch_tokens": 5
 SMALL |= {"train.dtype": "float32", "train.warmup": 1}
 RECURRENT = {"train.steps": 2, "model.d_embedding": 8, "model.d_hidden": 16}
 TRANSFORMER = {"train.steps": 2, "model.d_model": 16, "model.d_feed_forward": 16}
+TRANSFORMER |= {"model.n_heads": 2}
 
 
 @pytest.fixture

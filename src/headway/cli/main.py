@@ -75,7 +75,8 @@ def main() -> None:
         if debug or error.errno not in NO_ROOM:
             raise
         _forget_output()
-        print(f"error: standard output: {NO_ROOM[error.errno]}", file=sys.stderr)
+        where = error.filename or "standard output"
+        print(f"error: {where}: {NO_ROOM[error.errno]}", file=sys.stderr)
         sys.exit(2)
 
 
