@@ -50,6 +50,7 @@ def test_the_pairs_recipe_takes_two_files(cli: Cli, toy: Path, tmp_path: Path) -
     }
     small = {"train.steps": 1, "train.batch_tokens": 256, "train.dtype": "float32"}
     small |= {"tokenizer.size": 300, "model.d_model": 8, "model.d_feed_forward": 8}
+    small |= {"model.n_heads": 2}
     settings = small | {f"data.train.{side}": path for side, path in files.items()}
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     said = cli("train", "pairs", *words, "--out", tmp_path / "run")
