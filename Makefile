@@ -14,7 +14,7 @@ FULL := .venv/installed-full
 .PHONY: demo test lint docs clean
 
 demo: $(CORE)
-	$(BIN)/headway demo
+	$(BIN)/headway demo --device cpu
 
 test: $(FULL)
 	PYTHONWARNDEFAULTENCODING=1 $(BIN)/python -m pytest

@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_a_plain_line_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.Steps("training", 100, done=40) as steps:
+    with progress.ProgressBar("training", 100, done=40) as steps:
         clock.now += 29
         steps.advance(10, "loss 2.0")
         assert capsys.readouterr().err == ""
@@ -43,14 +43,14 @@ def test_a_plain_line_now_and_then(clock: Clock, capsys: pytest.CaptureFixture[s
 def test_no_rate_yet_is_no_division_by_zero(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress.Steps("training", 10) as steps:
+    with progress.ProgressBar("training", 10) as steps:
         clock.now += 31
         steps.advance(0)
     assert "0/10" in capsys.readouterr().err
 
 
 def test_results_on_standard_output_stay_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.Steps("training", 10):
+    with progress.ProgressBar("training", 10):
         progress.say("a sample [0] [/b]")
     said = capsys.readouterr()
     assert said.out == ""
@@ -61,7 +61,7 @@ def test_a_live_bar_shows_texts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=200, highlight=False)
     monkeypatch.setattr(progress, "console", lambda: console)
-    with progress.Steps("[x] training", 10, unit="pairs") as steps:
+    with progress.ProgressBar("[x] training", 10, unit="pairs") as steps:
         steps.advance(3, "loss [/2.0]")
     for shown in ("[x] training", "3/10", "pairs", "loss [/2.0]"):
         assert shown in screen.getvalue()
@@ -70,7 +70,7 @@ def test_a_live_bar_shows_texts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_bar_goes_when_an_error_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr(progress, "console", lambda: console)
-    steps = progress.Steps("training", 10)
+    steps = progress.ProgressBar("training", 10)
     with pytest.raises(KeyboardInterrupt), steps:
         raise KeyboardInterrupt
     assert not steps.bar.live.is_started

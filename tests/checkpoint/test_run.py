@@ -66,7 +66,7 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_a_run_killed_as_it_began_is_told_from_one_to_resume(tmp_path: Path) -> None:
     (create(tmp_path / "run").path / "config.json").unlink()
-    with pytest.raises(UserError, match="killed as it began; delete that folder or choose"):
+    with pytest.raises(UserError, match="killed as it began, or no run; choose another folder"):
         create(tmp_path / "run")
 
 

@@ -148,7 +148,7 @@ def test_broken_toml_is_told_with_its_line(recipe: Path, cli: Cli, tmp_path: Pat
 def test_no_recipe_and_no_such_device(recipe: Path, cli: Cli, tmp_path: Path) -> None:
     assert "no recipe is named; see them with: headway recipes" in cli("train").error
     said = cli("train", recipe, "--out", tmp_path / "run", "--device", "tpu")
-    assert "unknown device 'tpu'; use one of auto, cpu, cuda, mps" in said.error
+    assert "unknown device 'tpu'; did you mean 'cpu'? known: auto, cpu, cuda" in said.error
     assert not (tmp_path / "run").exists()
 
 

@@ -90,6 +90,7 @@ def script(page: str, python_files: Path) -> tuple[str, set[str]]:
 def run(steps: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / ".venv").symlink_to(sys.prefix)
     environment = {key: value for key, value in os.environ.items() if key != "HEADWAY_DATA"} | {
+        "OMP_NUM_THREADS": "1",  # two threads wait for each other on a busy machine
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "NO_COLOR": "1",
     }

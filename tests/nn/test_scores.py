@@ -81,11 +81,12 @@ def test_a_dot_product_needs_one_width(name: str) -> None:
         make_score(name, 6, 8)
 
 
-def test_ranks_are_as_asked_and_have_a_default() -> None:
+def test_ranks_are_as_asked() -> None:
     assert make_score("additive", 6, 8, rank=5).vector.shape == (1, 5, 1)
     assert make_score("additive", 6, 8).vector.shape == (1, 6, 1)
     assert make_score("low_rank_bilinear", 8, 16, rank=3).query_weight.shape == (1, 8, 3)
-    assert make_score("low_rank_bilinear", 8, 16).query_weight.shape == (1, 8, 2)
+    with pytest.raises(ValueError, match="needs its rank"):
+        make_score("low_rank_bilinear", 8, 16)
 
 
 def test_scaled_dot_products_of_independent_features_have_variance_one() -> None:

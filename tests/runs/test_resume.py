@@ -205,7 +205,7 @@ def test_resuming_with_other_threads_is_told(
         ("tokenizer.lowercase", True, "'tokenizer' of a run"),
         ("data.max_tokens", 9, "'data' of a run"),
         ("seed", 5, "'seed' of a run"),
-        ("train.dtype", "auto", "train.dtype must stay what it was"),
+        ("train.dtype", "auto", "'train.dtype' of a run that has begun cannot change"),
         ("train.step", 5, "did you mean 'steps'"),
     ],
 )

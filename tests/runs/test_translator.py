@@ -142,7 +142,10 @@ def test_samples_depend_on_seed_and_place_only(translator: Translator) -> None:
     assert one == translator.sample(texts, seed=5)
     assert one[:1] == translator.sample(texts[:1], seed=5)
     assert one[:3] == translator.sample(texts[:3], seed=5)
-    assert one[3:] == translator.sample(texts[3:], seed=8)
+    assert one[2:] == translator.sample(["", "", *texts[2:]], seed=5)[2:]
+    # line i under one seed is not line i + 1 under the seed before it
+    again = [translator.sample(["", texts[0]], seed=seed)[1] for seed in range(7)]
+    assert again != [translator.sample([texts[0]], seed=seed)[0] for seed in range(1, 8)]
     assert one[1] == ""
     assert len({translator.sample(texts[:1], seed=seed)[0] for seed in range(8)}) > 2
     almost_greedy = translator.sample(texts, temperature=1e-4)

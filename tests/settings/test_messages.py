@@ -59,7 +59,7 @@ def message(overrides: dict[str, Any], base: dict[str, Any] | None = None) -> st
         ("model.kind", "rnn", "recipe, model.kind: input should be one of 'transformer', 'recurr"),
         ("model.preset", "transformer-bse", "recipe, model.preset: unknown preset 'transformer-b"),
         ("model.preset", 5, "recipe, model.preset: unknown preset '5'; known: transformer-base,"),
-        ("model", "big", "recipe, model: input should be a valid dictionary"),
+        ("model", "big", "recipe, model: a table is needed, not 'big'"),
         ("train.steps", "many", "recipe, train.steps: input should be a valid integer, not 'many'"),
         ("train.steps", 1.5, "recipe, train.steps: input should be a valid integer, not 1.5"),
         ("train.steps", True, "recipe, train.steps: input should be a valid integer, not True"),
@@ -76,7 +76,7 @@ def message(overrides: dict[str, Any], base: dict[str, Any] | None = None) -> st
         ("data.target_language", "fr", "recipe, data: the built-in corpus needs two different la"),
         ("data.train.corpus", "x", "recipe, data.train.corpus: input should be 'builtin:cldr', n"),
         ("data.train.linse", 3, "recipe: unknown key 'data.train.linse'; did you mean 'lines'?"),
-        ("data.train", 5, "recipe, data.train: input should be a valid dictionary"),
+        ("data.train", 5, "recipe, data.train: a table is needed, not 5"),
         ("tokenizer.joint", False, "recipe: model.tie = 'all' shares one embedding between both"),
     ],
 )

@@ -31,7 +31,7 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class Steps:
+class ProgressBar:
     """Counts `total` units of work of the name `what`; shows rate, time left and a free text.
 
     On a terminal it is a live bar; elsewhere a plain line every 30 seconds.
@@ -80,5 +80,4 @@ class Steps:
             self.spoke = now
             rate = (self.done - self.first) / (now - self.started)
             left = (self.total - self.done) / rate if rate else 0.0
-            line = f"{self.what}: {self.done}/{self.total} {self.unit}  {text}  {left:.0f} s left"
-            print(line, file=sys.stderr, flush=True)
+            say(f"{self.what}: {self.done}/{self.total} {self.unit}  {text}  {left:.0f} s left")

@@ -10,13 +10,13 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, unknown
 
 if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # <malloc.h> of glibc
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h> of glibc
 _LARGEST = 2**31 - 1
 
 
@@ -27,18 +27,18 @@ def pick_device(name: str = "auto") -> torch.device:
     """
     import torch
 
-    kind = name.partition(":")[0]
-    if kind not in DEVICES:
-        raise UserError(f"unknown device '{name}'", todo=f"use one of {', '.join(DEVICES)}")
+    kind, _, number = name.partition(":")
+    if name not in DEVICES and not (kind == "cuda" and number.isdecimal()):
+        raise unknown("device", name, [*DEVICES, "cuda:N"])
     here = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
+        "cpu": 1,
+        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        "mps": int(torch.backends.mps.is_available()),
     }
     if kind == "auto":
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if here[kind]))
-    if not here[kind]:
-        raise UserError(f"this machine has no {kind} device", todo="use --device auto")
+    if here[kind] <= int(number or 0):
+        raise UserError(f"this machine has no device {name}", todo="use --device auto")
     return torch.device(name)
 
 
@@ -52,8 +52,9 @@ def keep_pages() -> bool:
         set_option = libc.mallopt
     except (OSError, AttributeError):
         return False
-    done = [set_option(option, _LARGEST) for option in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD)]
-    return all(done)
+    # older C libraries refuse more than half a heap; without this one the other only harms
+    kept = set_option(_M_MMAP_THRESHOLD, _LARGEST) or set_option(_M_MMAP_THRESHOLD, 32 << 20)
+    return bool(kept and set_option(_M_TRIM_THRESHOLD, _LARGEST))
 
 
 def environment() -> dict[str, Any]:

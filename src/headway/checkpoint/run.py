@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from headway.base.errors import UserError, unknown
-from headway.base.files import Records, atomic_file, read_json, to_json, write_atomic
+from headway.base.files import (
+    Records,
+    atomic_file,
+    clear_leftovers,
+    read_json,
+    to_json,
+    write_atomic,
+)
 from headway.checkpoint.weights import read_tensors, write_tensors
 
 FORMAT = 1  # of run folders and their checkpoints; a change of what is on the disk adds one
@@ -135,13 +144,33 @@ class RunFolder:
             raise UserError(f"not a run: there is no {name}", where=str(self.path), todo=_NOT_A_RUN)
         return self.path / name
 
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep others from training in this folder; leftovers of killed writers go.
+
+        The lock goes with the process, however it ends. Raises UserError if another holds it.
+        """
+        handle = os.open(self.path, os.O_RDONLY)  # the folder itself: no file to leave behind
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                todo = "wait for it, or stop it first"
+                raise UserError(
+                    "another process is training here", where=str(self.path), todo=todo
+                ) from None
+            clear_leftovers(self.path)
+            yield
+        finally:
+            os.close(handle)
+
     def refuse_occupied(self) -> None:
         """Raise UserError unless a run can begin here: the folder is absent or empty."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
         if (self.path / RECIPE).exists() and not (self.path / CONFIG).exists():
-            todo = f"delete that folder or {_ELSEWHERE}"
-            raise UserError("a run that was killed as it began", where=str(self.path), todo=todo)
+            what = f"a {RECIPE} without {CONFIG}: a run that was killed as it began, or no run"
+            raise UserError(what, where=str(self.path), todo=_ELSEWHERE)
         if (self.path / RECIPE).exists():
             todo = f"go on with --resume, delete it, or {_ELSEWHERE}"
             raise UserError("there is a run already", where=str(self.path), todo=todo)

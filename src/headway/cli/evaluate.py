@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headway.base.errors import UserError
+from headway.base.progress import say
 from headway.cli.options import Beam, Device, JsonFile, Run, write_json
 
 
@@ -29,11 +30,14 @@ def evaluate(
     from headway.data.pairs import load_part, read_pairs
     from headway.runs.evaluate import evaluate_pairs
     from headway.runs.load import load
+    from headway.runs.report_parts import range_label
 
     translator = load(run, device=device)
     pairs = read_pairs(*data) if data else load_part(translator.recipe.data, "test")
     if pairs is None:
         raise UserError("the recipe has no test part", todo="name two files with --data")
+    for notice in pairs.notices:
+        say(notice)
     found = evaluate_pairs(translator, pairs, beam=beam, progress=True)
     write_json(json, found.to_table())
     scores, likelihood = found.scores, found.likelihood
@@ -44,7 +48,7 @@ def evaluate(
     print(f"token accuracy  {likelihood.token_accuracy:6.2f} %")
     print(f"perplexity      {likelihood.perplexity:6.2f}")
     for part in scores.by_length:
-        words = f"{part.low}–{part.high}" if part.high else f"{part.low}+"
+        words = range_label(part.low, part.high)
         print(
             f"  {words:>6} words  {part.n:6} pairs  exact match {part.exact_match:5.1f} %  "
             f"chrF {part.chrf:5.1f}"

@@ -72,11 +72,13 @@ def main() -> None:
         _forget_output()  # whoever read it has left
         sys.exit(1)
     except OSError as error:
-        if debug or error.errno not in NO_ROOM:
+        full = error.errno in NO_ROOM
+        if debug or not (full or error.filename):
             raise
-        _forget_output()
-        where = error.filename or "standard output"
-        print(f"error: {where}: {NO_ROOM[error.errno]}", file=sys.stderr)
+        if full:
+            _forget_output()
+        where, what = error.filename or "standard output", NO_ROOM.get(error.errno or 0)
+        print(f"error: {where}: {what or error.strerror}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -36,10 +36,10 @@ def train(
     overrides = parse_overrides(settings or [])
     if recipe is not None and not resume:
         load_recipe(recipe, overrides)  # mistakes are told before torch is loaded
-    from headway.runs import train as runs
+    from headway.runs.train import run_place, run_recipe
 
-    translator = runs.train(recipe, out=out, resume=resume, device=device, **overrides)
-    folder = runs.run_place(recipe, out)
+    translator = run_recipe(recipe, overrides, out=out, resume=resume, device=device)
+    folder = run_place(recipe, out)
     print(f"{translator!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
 
 

@@ -13,6 +13,13 @@ from headway.data.lines import odd_lines, read_lines
 from headway.settings.data import DataSettings, PairFiles
 
 PartName = Literal["train", "valid", "test"]
+CLDR_KEYS = {  # an argument of `cldr_pairs` -> the recipe key that it comes from
+    "source": "data.source_language",
+    "target": "data.target_language",
+    "n": "data.{part}.lines",
+    "max_words": "data.{part}.max_words",
+    "kinds": "data.{part}.kinds",
+}
 
 
 @dataclass(frozen=True)
@@ -54,15 +61,19 @@ def load_part(settings: DataSettings, name: PartName) -> Pairs | None:
         return None
     if isinstance(part, PairFiles):
         return read_pairs(part.source, part.target, lines=part.lines)
-    made = cldr_pairs(
-        settings.source_language,
-        settings.target_language,
-        n=part.lines,
-        split=name,
-        seed=part.seed,
-        max_words=part.max_words,
-        kinds=part.kinds,
-    )
+    try:
+        made = cldr_pairs(
+            settings.source_language,
+            settings.target_language,
+            n=part.lines,
+            split=name,
+            seed=part.seed,
+            max_words=part.max_words,
+            kinds=part.kinds,
+        )
+    except UserError as error:
+        key = CLDR_KEYS.get(error.where or "", "").format(part=name)
+        raise UserError(error.what, where=key or error.where, todo=error.todo) from None
     return Pairs(
         [source for source, _ in made], [target for _, target in made], f"{part.corpus} {name}"
     )

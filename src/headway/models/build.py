@@ -28,7 +28,7 @@ def build(
     if settings.tie == "all" and n_source != n_target:
         raise ValueError(f"one embedding cannot serve {n_source} source and {n_target} target ids")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         model: EncoderDecoder[Any, Any]
         if isinstance(settings, RecurrentSettings):
             model = RecurrentTranslator(settings, n_source, n_target)

@@ -92,9 +92,10 @@ class LowRankBilinearScore(DotScore):
         self, d_query: int, d_key: int, n_heads: int, n_kv_heads: int, rank: int | None
     ) -> None:
         super().__init__(d_query, d_key, n_heads, n_kv_heads, rank)
-        R = rank or max(1, min(d_query, d_key) // 4)
-        self.query_weight = nn.Parameter(_uniform(n_heads, d_query, R))
-        self.key_weight = nn.Parameter(_uniform(n_heads, R, d_key))
+        if rank is None:
+            raise ValueError("a low-rank bilinear score needs its rank")
+        self.query_weight = nn.Parameter(_uniform(n_heads, d_query, rank))
+        self.key_weight = nn.Parameter(_uniform(n_heads, rank, d_key))
 
     def change(self, query: Tensor) -> Tensor:
         """q U W."""

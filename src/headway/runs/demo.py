@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UserError
-from headway.base.files import remove_folder
+from headway.base.files import remove_folder, write_atomic
 from headway.base.progress import console, say
 from headway.checkpoint.run import RunFolder
 from headway.runs.report import scores_table, write_report
@@ -40,6 +40,7 @@ SHORT: dict[str, Any] = {
     "train.save_every": 500,
     "evaluate.beam": 1,
 }
+MARK = ".headway-demo"
 UNSEEN = 3  # sentences of the test part that are shown in the terminal
 
 
@@ -50,6 +51,7 @@ def run_demo(out: Path, *, device: str = "auto") -> dict[str, Any]:
     """
     began = time.monotonic()
     _clear(out)
+    write_atomic(out / MARK, "Made by headway demo, which replaces the runs in this folder.\n")
     reports: list[RunReport] = []
     translators: dict[str, Translator] = {}
     for number, (name, overrides) in enumerate(MODELS.items(), start=1):
@@ -80,6 +82,8 @@ def _clear(out: Path) -> None:
         return
     if not out.is_dir():
         raise UserError("there is a file of that name", where=str(out), todo="use --out DIR")
+    if not (out / MARK).exists() and any((out / name).exists() for name in MODELS):
+        raise UserError("runs that no demo made", where=str(out), todo="use --out DIR")
     known = {*MODELS, "report.html"}
     # dot files are a file browser's, or leftovers of a run that was killed
     names = (entry.name for entry in out.iterdir() if not entry.name.startswith("."))

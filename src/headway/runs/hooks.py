@@ -42,7 +42,7 @@ class RunLog:
 
                 self._board = SummaryWriter(str(board), purge_step=self.first_step + 1)
             for name, value in record.items():
-                if isinstance(value, int | float) and name != "step":
+                if type(value) in (int, float) and name != "step":
                     self._board.add_scalar(f"{record['kind']}/{name}", value, record["step"])
 
     def close(self) -> None:
@@ -77,6 +77,7 @@ class RunHooks:
             "learning_rate": learning_rate(self.recipe.train, state.step),
             "grad_norm": window.gradient_norm / max(1, window.steps),
             "tokens_per_s": round(window.tokens / max(1e-9, window.seconds), 1),
+            "skipped": state.skipped,
         }
         if state.step % self.recipe.train.log_every:
             record["partial"] = True  # the run's last step; a longer run would go on from here
@@ -104,7 +105,7 @@ class RunHooks:
             value = -value
         shown = "  ".join(f"{name} {number:.1f}" for name, number in values.items())
         say(f"step {state.step}: perplexity {scores['perplexity']:.2f}  {shown}")
-        if not math.isnan(value) and (state.best is None or value > state.best):
+        if math.isfinite(value) and (state.best is None or value > state.best):
             state.best, state.best_step = value, state.step
             self.folder.save_weights(self.trainer.model.state_dict())
 

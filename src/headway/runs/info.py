@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-from headway.checkpoint.run import RunFolder
+from headway.checkpoint.run import RECIPE, RunFolder
 from headway.checkpoint.steps import newest_checkpoint
 from headway.settings.recipe import load_recipe
 
@@ -14,11 +13,11 @@ def describe(path: Path) -> dict[str, str]:
     """Name -> value, for people. Raises UserError if `path` is no run."""
     folder = RunFolder(path)
     config = folder.config()
-    recipe = load_recipe(folder.recipe())
+    recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
     records = folder.metrics.read()
+    if folder.has_weights():
+        folder.weights()  # raises if they are damaged
     checkpoint, broken = newest_checkpoint(folder.checkpoints)
-    weights = folder.weights() if folder.has_weights() else {}
-    storages = {value.data_ptr(): value.numel() for value in weights.values()}
     last = {record["kind"]: record for record in records}
     step = last["train"]["step"] if "train" in last else 0
     facts = {
@@ -28,10 +27,11 @@ def describe(path: Path) -> dict[str, str]:
         "vocabulary": f"{config['n_source']:,} source, {config['n_target']:,} target ids",
         "trained": f"{step:,} of {recipe.train.steps:,} steps in {recipe.train.dtype}",
     }
-    if storages:
-        facts["parameters"] = f"{math.fsum(storages.values()):,.0f}"
+    if "parameters" in config:  # runs of the first days have none
+        facts["parameters"] = f"{config['parameters']:,}"
     if checkpoint is not None:
         facts["checkpoint"] = str(checkpoint.path)
+        facts["best weights"] = f"of step {checkpoint.state()['best_step']:,}"
     if broken:
         facts["broken"] = "; ".join(broken)
     for kind in ("valid", "test"):

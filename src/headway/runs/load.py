@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from headway.base.errors import UserError
 from headway.base.runtime import pick_device
-from headway.checkpoint.run import RunFolder
+from headway.checkpoint.run import CONFIG, RECIPE, RunFolder
 from headway.checkpoint.steps import newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.models.build import build
@@ -26,11 +27,23 @@ def load(path: str | Path, *, device: str = "auto") -> Translator:
     format, or damaged.
     """
     folder = RunFolder(Path(path))
-    folder.config()
-    recipe = load_recipe(folder.recipe())
+    recipe = stored_recipe(folder)
     weights = _weights(folder)
     where = str(folder.path)
     return translator_of(recipe, Tokenizers.read(folder), weights, pick_device(device), where=where)
+
+
+def stored_recipe(folder: RunFolder) -> Recipe:
+    """The recipe of a run. Raises UserError if it is not of the model that was trained."""
+    config = folder.config()
+    recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
+    if recipe.model.model_dump(mode="json") != config["model"]:
+        raise UserError(
+            f"its model is not the one in {CONFIG}, which the weights are of",
+            where=str(folder.path / RECIPE),
+            todo="put the original file back, or train the changed recipe as a new run",
+        )
+    return recipe
 
 
 def translator_of(
@@ -49,7 +62,9 @@ def translator_of(
 
 def _weights(folder: RunFolder) -> dict[str, Tensor]:
     if not folder.has_weights():
-        checkpoint, _ = newest_checkpoint(folder.checkpoints)
+        checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
+        for message in passed_over:
+            warnings.warn(message, stacklevel=3)
         if checkpoint is not None:
             warnings.warn(
                 f"{folder.path} has not been evaluated yet: weights of step {checkpoint.step}",

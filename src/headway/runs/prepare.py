@@ -41,6 +41,12 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
         for index, (source, target) in enumerate(zip(sources, targets, strict=True))
         if len(source) <= limit and len(target) <= limit
     ]
+    if not kept:
+        raise UserError(
+            f"every training pair is longer than {limit} tokens",
+            where=train.origin,
+            todo="raise data.max_tokens and model.max_length, or cut the text into sentences",
+        )
     encoded = EncodedPairs(
         EncodedSide.of([sources[index] for index in kept]),
         EncodedSide.of([targets[index] for index in kept]),
@@ -53,12 +59,12 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
             where=train.origin,
             todo="give more data or lower train.batch_tokens",
         )
-    notices = [*train.notices]
+    parts = {"train": train, "valid": valid, "test": test}
+    notices = [f"{name}: {told}" for name, part in parts.items() if part for told in part.notices]
     notices.append(f"{len(kept):,} training pairs, {tokens:,} target tokens")
     if len(kept) < len(train):
         notices.append(f"{len(train) - len(kept)} pairs longer than {limit} tokens left out")
     notices += _unknowns(made, train)
-    parts = {"train": train, "valid": valid, "test": test}
     hashes = {name: part.digest() for name, part in parts.items() if part is not None}
     return Prepared(encoded, valid, test, made, hashes, tuple(notices))
 

@@ -94,6 +94,7 @@ def _row(label: str, found: Sequence[LengthScores | TranslationScores | None]) -
 
 
 def range_label(low: int, high: int | None) -> str:
+    """A range of lengths as people write it; no `high` has no end."""
     return f"{low}+" if high is None else f"{low}–{high}"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.base.progress import Steps
+from headway.base.progress import ProgressBar
 from headway.batches.pairs import EncodedSide, batch_rows
 
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ def each_source(
     side = EncodedSide.of(rows)
     results = [nothing] * len(texts)
     lengths = side.lengths
-    bar = Steps("translating", len(filled), unit="sentences") if progress else None
+    bar = ProgressBar("translating", len(filled), unit="sentences") if progress else None
     with bar or contextlib.nullcontext():
         for chosen in batch_rows(lengths, lengths, budget, np.arange(len(rows))):
             ids, real = side.pad(chosen, pad)

@@ -17,8 +17,11 @@ SAMPLES = 8
 ALIGNED_WORDS = (4, 12)  # words of the sources whose alignments are drawn: short enough to read
 
 
-def summarise(folder: RunFolder, translator: Translator, pairs: Pairs | None) -> None:
-    """Judge the translator on `pairs`, add the record to the log, write report.html."""
+def summarise(folder: RunFolder, translator: Translator, pairs: Pairs | None, *, part: str) -> None:
+    """Judge the translator on `pairs`, add the record to the log, write report.html.
+
+    `part` says which part of the data the pairs are: the weights were chosen on "valid".
+    """
     records = [record for record in folder.metrics.read() if record["kind"] != "test"]
     if pairs is not None:
         found = evaluate_pairs(translator, pairs, progress=True)
@@ -26,13 +29,14 @@ def summarise(folder: RunFolder, translator: Translator, pairs: Pairs | None) ->
         test = {
             "kind": "test",
             "step": step,
+            "part": part,
             **found.to_table(),
             "beam": translator.recipe.evaluate.beam,
             "samples": found.samples(SAMPLES),
         }
         records.append(test)
         say(
-            f"test: BLEU {found.scores.bleu:.1f}  chrF {found.scores.chrf:.1f}  "
+            f"{part}: BLEU {found.scores.bleu:.1f}  chrF {found.scores.chrf:.1f}  "
             f"exact match {found.scores.exact_match:.1f} %  ({found.scores.signature})"
         )
     folder.metrics.keep(records)
@@ -75,8 +79,10 @@ def _alignments(translator: Translator, sources: list[str]) -> list[Alignment]:
 
 def _facts(translator: Translator, records: list[dict[str, object]]) -> dict[str, str]:
     last = next((record for record in reversed(records) if record["kind"] == "train"), None)
-    count = sum(weight.numel() for weight in translator.model.parameters())
-    facts = {"parameters": f"{count:,}"}
+    test = next((record for record in records if record["kind"] == "test"), None)
+    facts = {"parameters": f"{translator.n_parameters:,}"}
+    if test is not None:
+        facts["scored on"] = f"the {test['part']} part"
     if last is not None:
         tokens, seconds = float(str(last["tokens"])), float(str(last["seconds"]))
         facts |= {

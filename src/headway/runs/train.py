@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,12 @@ from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.models.build import build
 from headway.runs.hooks import RunHooks, RunLog
-from headway.runs.load import translator_of
+from headway.runs.load import stored_recipe, translator_of
 from headway.runs.prepare import Prepared, prepare
 from headway.runs.summary import summarise
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
-from headway.settings.recipe import Recipe, load_recipe
+from headway.settings.recipe import Recipe, load_recipe, load_recipe_text
 from headway.training.loop import Framing, Hook, NotFinite, Trainer
 from headway.training.optimizer import restore_optimizer
 from headway.training.probe import faster_dtype
@@ -46,12 +47,21 @@ def train(
     `train` and `evaluate` may be overridden. Raises UserError for bad input, before anything is
     written, and Interrupted when it was stopped and has saved.
     """
+    return run_recipe(recipe, overrides, out=out, resume=resume, device=device)
+
+
+def run_recipe(
+    recipe: str | Path | Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    *,
+    out: str | Path | None,
+    resume: bool,
+    device: str,
+) -> Translator:
+    """`train`, with the overrides as one table, so that no key of theirs is an argument here."""
     keep_pages()
-    if resume:
-        run = _resumed(recipe, out, overrides, pick_device(device))
-    else:
-        run = _started(recipe, out, overrides, pick_device(device))
-    return run.finish()
+    begin = _resumed if resume else _started
+    return begin(recipe, out, overrides, pick_device(device)).finish()
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,10 @@ class _Run:
 
     def finish(self) -> Translator:
         """Train to the end, then judge the best weights on the test part and write the report."""
+        with self.folder.lock():
+            return self._finish()
+
+    def _finish(self) -> Translator:
         log = RunLog(self.folder, self.trainer.state.step)
         valid = self.prepared.valid
         translator = Translator(
@@ -90,7 +104,8 @@ class _Run:
                 leave=hooks.on_save,
             )
         except NotFinite:
-            hooks.on_save(self.trainer.state)
+            if all(bool(weight.isfinite().all()) for weight in self.trainer.weights):
+                hooks.on_save(self.trainer.state)
             raise
         finally:
             log.close()
@@ -103,7 +118,9 @@ class _Run:
             self.device,
             where=str(self.folder.path),
         )
-        summarise(self.folder, best, self.prepared.test or valid)
+        test = self.prepared.test
+        part = "test" if test is not None else "valid"
+        summarise(self.folder, best, valid if test is None else test, part=part)
         return best
 
 
@@ -131,6 +148,7 @@ def _started(
         "model": settings.model.model_dump(mode="json"),
         "n_source": len(prepared.tokenizers.source),
         "n_target": len(prepared.tokenizers.target),
+        "parameters": sum(weight.numel() for weight in trainer.weights),
     }
     facts = {**environment(), "data": prepared.hashes}
     folder.create(settings.to_toml(), config, prepared.tokenizers.files(), facts)
@@ -146,24 +164,21 @@ def _resumed(
     if recipe is None and out is None:
         raise UserError("no run is named", todo="give --out DIR")
     folder = RunFolder(Path(out) if out is not None else run_place(recipe, None))
-    folder.config()
-    stored = load_recipe(folder.recipe())
-    settings = load_recipe(folder.recipe(), overrides)
-    for name in ("data", "tokenizer", "model", "seed"):
-        if getattr(settings, name) != getattr(stored, name):
-            raise UserError(
-                f"'{name}' of a run that has begun cannot change",
-                where=str(folder.path),
-                todo="start another run with another --out",
-            )
-    if settings.train.dtype == "auto":
-        raise UserError("train.dtype must stay what it was", where=str(folder.path))
+    stored = stored_recipe(folder)
+    if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
+        if recipe is not None:
+            load_recipe_text(recipe)  # a name that does not exist is a mistake here too
+        settings = load_recipe(folder.recipe(), overrides)
+    else:  # a file or table of the user's own, perhaps edited since
+        settings = load_recipe(recipe, {"train.dtype": stored.train.dtype, **overrides})
+    _refuse_changes(folder, stored, settings)
     prepared = prepare(settings, Tokenizers.read(folder))
     _check_data(folder, prepared)
     checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
     for line in passed_over:
         say(line)
-    trainer = _trainer(settings, prepared, device, TrainState())
+    state = TrainState() if checkpoint is None else _restored(checkpoint)
+    trainer = _trainer(settings, prepared, device, state)
     if checkpoint is None:
         if passed_over:
             raise UserError(
@@ -173,13 +188,26 @@ def _resumed(
             )
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
-        trainer = _trainer(settings, prepared, device, _restored(checkpoint))
         fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
         restore_optimizer(trainer.optimizer, trainer.model, checkpoint.optimizer())
         say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
     folder.replace_recipe(settings.to_toml())
     _rewind_log(folder, trainer.state.step, settings.train.steps)
     return _Run(folder, settings, prepared, trainer, device)
+
+
+def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
+    """What the weights, the ids and the order of the data rest on stays as it was."""
+    fixed = ["data", "tokenizer", "model", "seed"]
+    fixed += [f"train.{name}" for name in ("batch_tokens", "optimizer", "dtype")]
+    for key in fixed:
+        look = operator.attrgetter(key)
+        if look(stored) != look(wanted):
+            raise UserError(
+                f"'{key}' of a run that has begun cannot change",
+                where=str(folder.path),
+                todo="start another run with another --out",
+            )
 
 
 def _restored(checkpoint: Checkpoint) -> TrainState:

@@ -41,7 +41,8 @@ class Translation:
 class Translator:
     """Translates, scores and explains with one model. Made by `headway.load` and `headway.train`.
 
-    Computes in float32. Results do not depend on what else is in the list or on its order.
+    Computes in float32. Results do not depend on what else is in the list or on its order, but
+    for `sample`, whose draws depend on the place in it.
     """
 
     def __init__(
@@ -58,12 +59,16 @@ class Translator:
 
     def __repr__(self) -> str:
         data = self.recipe.data
-        count = sum(weight.numel() for weight in self.model.parameters())
         kind = self.recipe.model.kind
         return (
             f"Translator({data.source_language} → {data.target_language}, {kind}, "
-            f"{count:,} parameters, {self.device})"
+            f"{self.n_parameters:,} parameters, {self.device})"
         )
+
+    @property
+    def n_parameters(self) -> int:
+        """The model's parameters, shared ones once."""
+        return sum(weight.numel() for weight in self.model.parameters())
 
     def translate(
         self, texts: Sequence[str], *, beam: int | None = None, progress: bool = False
@@ -71,10 +76,11 @@ class Translator:
         """The best translation of each text, in order; an empty text gives an empty one.
 
         `beam` is the number of hypotheses kept side by side; 1 is greedy, None the recipe's. A
-        text longer than the model's limit is cut, with a warning that names its line.
+        text longer than the model's limit is cut, with a warning that names its line. Raises
+        UserError if `beam` is below 1 or `texts` is a single text.
         """
         width = self.recipe.evaluate.beam if beam is None else beam
-        if width > 1:
+        if width != 1:
             found = self.n_best(texts, 1, beam=width, progress=progress)
             return [translations[0].text for translations in found]
 
@@ -127,7 +133,7 @@ class Translator:
             hypotheses = sample(
                 self.model,
                 self._start(batch),
-                seeds=[seed + place for place in batch.places],
+                seeds=[_seed(seed, place) for place in batch.places],
                 limits=batch.limits,
                 temperature=temperature,
                 top_k=top_k,
@@ -148,6 +154,7 @@ class Translator:
     @torch.no_grad()
     def likelihoods(self, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
         """How likely each target is given its source; from plain negative log-likelihood."""
+        _refuse_one_text(sources)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} sources but {len(targets)} targets")
         pairs = self._encode(sources, targets)
@@ -158,9 +165,9 @@ class Translator:
             batch = self._batch(pairs, rows)
             encoded = self.model.encode(batch.source, batch.source_real)
             hidden = self.model.decode(batch.target, encoded)[batch.target_real]
-            nll, right = token_statistics(
-                hidden, self.model.head.weight, batch.following[batch.target_real]
-            )
+            wanted = batch.following[batch.target_real]
+            statistics = token_statistics(hidden, self.model.head.weight, wanted)
+            nll, right = (part.cpu() for part in statistics)
             counts = batch.target_real.sum(dim=1).tolist()
             parts = zip(rows, torch.split(nll, counts), torch.split(right, counts), strict=True)
             for row, each, hits in parts:
@@ -181,13 +188,14 @@ class Translator:
         Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
         the mean over the heads. Raises UserError if the model has no attention or no such layer.
         """
-        own = target is None
-        target = self.translate([source])[0] if target is None else target
         taps = self.model.alignment_taps()
         if not taps:
             raise UserError(
-                "this model has no attention between source and target", todo="model.score = 'none'"
+                "this model has no attention between source and target",
+                todo="train one with a score, such as model.score = 'additive'",
             )
+        own = target is None
+        target = self.translate([source])[0] if target is None else target
         layer = max(0, len(taps) - 2) if layer is None else layer
         if not 0 <= layer < len(taps):
             raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
@@ -239,6 +247,7 @@ class Translator:
         progress: bool,
         width: int = 1,
     ) -> list[Result]:
+        _refuse_one_text(texts)
         self.model.eval()
         source = self.tokenizers.source
         settings = self.recipe.evaluate
@@ -250,7 +259,7 @@ class Translator:
             eos=source.eos,
             max_length=self.recipe.model.max_length,
             max_ratio=settings.max_ratio,
-            budget=max(1, settings.batch_tokens // width),
+            budget=max(1, settings.batch_tokens // max(1, width)),
             device=self.device,
             nothing=nothing,
             progress=progress,
@@ -271,3 +280,17 @@ class Translator:
     def _batch(self, pairs: EncodedPairs, rows: Rows) -> PairBatch:
         target = self.tokenizers.target
         return pairs.batch(rows, pad=target.pad, bos=target.bos).to(self.device)
+
+
+def _seed(seed: int, place: int) -> int:
+    """A seed of its own for a place, unlike that of any other seed and place."""
+    if seed < 0:
+        raise UserError(f"{seed} is no seed", todo="use 0 or more")
+    return int(
+        np.random.SeedSequence([seed, place]).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    )
+
+
+def _refuse_one_text(texts: Sequence[str]) -> None:
+    if isinstance(texts, str):
+        raise UserError("a list of texts is needed, not one text", todo="write [text]")

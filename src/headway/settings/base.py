@@ -55,6 +55,9 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> UserEr
         name = first["ctx"]["discriminator"].strip("'")
         what = f"input should be one of {first['ctx']['expected_tags']}"
         return UserError(f"{what}, not {first['ctx']['tag']!r}", where=f"{at}.{name}")
+    if first["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        given = first.get("input")
+        return UserError(f"a table is needed, not {given!r}", where=f"{where}, {key}")
     if first["type"] == "value_error":
         return UserError(str(first["ctx"]["error"]), where=at)
     given = first.get("input")

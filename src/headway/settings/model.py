@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from headway.settings.base import Settings
 
@@ -122,7 +122,7 @@ class RecurrentSettings(Settings):
         return self
 
 
-def _check_rank(score: str, rank: NonNegativeInt | None) -> None:
+def _check_rank(score: str, rank: int | None) -> None:
     if score == "low_rank_bilinear" and rank is None:
         raise ValueError("the score 'low_rank_bilinear' needs score_rank")
     if score in ("dot", "scaled_dot", "bilinear", "none") and rank is not None:

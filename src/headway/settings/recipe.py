@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from headway.base.errors import UserError, unknown
 from headway.settings.base import Settings, parse
@@ -25,7 +25,7 @@ class Recipe(Settings):
     """A whole run: what it learns from, what it is, how it is trained and judged."""
 
     description: str = ""
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
     data: DataSettings
     tokenizer: TokenizerSettings
     model: ModelSettings
@@ -61,19 +61,28 @@ def shipped_recipes() -> dict[str, str]:
 
 
 def load_recipe(
-    recipe: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+    recipe: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    where: str = "recipe",
 ) -> Recipe:
     """A recipe by its shipped name, its TOML file, or as a table; `overrides` by dotted key.
+
+    `where` says in messages where a table is from. A preset among the overrides replaces the
+    recipe's own keys; beside other keys of the same place, those win.
 
     Raises UserError for an unknown name or key (naming the nearest), broken TOML (with its line)
     and values that do not fit.
     """
-    where, table = ("recipe", dict(recipe)) if isinstance(recipe, Mapping) else _read(recipe)
-    table = _copy(table)
+    where, given = (where, recipe) if isinstance(recipe, Mapping) else _read(recipe)
+    table, wanted = _copy(given), dict[str, Any]()
     for key, value in (overrides or {}).items():
+        _put(wanted, key, value)
+    for each in (table, wanted):
+        if isinstance(each.get("model"), dict):
+            each["model"] = expand_preset(each["model"], where=where)
+    for key, value in wanted.items():
         _put(table, key, value)
-    if isinstance(table.get("model"), dict):
-        table["model"] = expand_preset(table["model"], where=where)
     return parse(Recipe, table, where=where)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import unicodedata
 from collections import Counter
@@ -91,10 +90,6 @@ class Tokenizer:
                 todo="copy the file again, or train again",
             ) from error
         return cls(made, where=where)
-
-    def digest(self) -> str:
-        """SHA-256 of the file's content, in hexadecimal."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def unknowns(self, texts: Sequence[str]) -> tuple[float, Counter[str]]:
         """The share of tokens (without `eos`) that are unknown, and what they were in the text.

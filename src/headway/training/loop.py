@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from headway.base.errors import Interrupted, UserError
-from headway.base.progress import Steps, say
+from headway.base.progress import ProgressBar, say
 from headway.batches.pairs import BatchOrder, PairBatch, Rows
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.dropout import Noise
@@ -76,7 +76,7 @@ class Trainer:
         steps = self.settings.steps
         batches = self.order.after(self.state.epoch, self.state.batch)
         self.model.train()
-        with _listen() as asked, Steps("training", steps, done=self.state.step) as progress:
+        with _listen() as asked, ProgressBar("training", steps, done=self.state.step) as progress:
             while self.state.step < steps:
                 self.advance(batches)
                 last = self.state.step == steps

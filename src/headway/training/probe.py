@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
+import math
 import os
 import time
 from pathlib import Path
 
 import torch
 
+from headway.base.errors import UserError
 from headway.base.files import write_atomic
 from headway.base.runtime import processor
-from headway.training.loop import Trainer
+from headway.training.loop import NotFinite, Trainer
 
 DTYPES = ("float32", "bfloat16")
 STEPS = 3  # timed after one to warm up; the fastest counts, since a busy machine only adds time
@@ -31,10 +34,8 @@ def faster_dtype(trainer: Trainer) -> str:
     if key not in answers:
         seconds = {dtype: _seconds(trainer, dtype) for dtype in DTYPES}
         answers[key] = min(seconds, key=lambda dtype: seconds[dtype])
-        try:
+        with contextlib.suppress(OSError, UserError):  # then the next training measures again
             write_atomic(known, json.dumps(answers, indent=1, sort_keys=True))
-        except Exception:
-            return answers[key]
     return answers[key]
 
 
@@ -52,7 +53,10 @@ def _seconds(trainer: Trainer, dtype: str) -> float:
     taken = []
     for _ in range(STEPS + 1):
         began, seen = time.perf_counter(), trial.state.tokens
-        trial.advance(batches)
+        try:
+            trial.advance(batches)
+        except NotFinite:
+            return math.inf  # the training itself will tell, if float32 has the same fate
         if trainer.device.type == "cuda":
             torch.cuda.synchronize(trainer.device)
         taken.append((time.perf_counter() - began) / max(1, trial.state.tokens - seen))
@@ -72,7 +76,7 @@ def _key(trainer: Trainer) -> str:
 
 
 def _cache_file() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "headway" / "dtype.json"
 
 

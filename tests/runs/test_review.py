@@ -1,0 +1,95 @@
+"""What a second reading found: a run is one process's, and what made it stays as it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.base.errors import UserError
+from headway.base.runtime import pick_device
+from headway.checkpoint.run import RunFolder
+from headway.data.pairs import load_part
+from headway.runs import demo
+from headway.settings.data import DataSettings
+from headway.settings.recipe import load_recipe
+
+Run = Callable[[str], Path]
+
+
+@pytest.fixture
+def copy(trained: Run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained("transformer"), tmp_path / "run"))
+
+
+def test_two_trainings_in_one_folder_are_refused(copy: Path) -> None:
+    folder = RunFolder(copy)
+    with (
+        folder.lock(),
+        pytest.raises(UserError, match="another process is training here"),
+        RunFolder(copy).lock(),
+    ):
+        pass
+    with folder.lock():  # free again
+        pass
+
+
+def test_leftovers_of_a_killed_writer_go(copy: Path) -> None:
+    left = copy / ".model.safetensors.12345.part"
+    left.mkdir()
+    with RunFolder(copy).lock():
+        assert not left.exists()
+
+
+def test_a_recipe_that_was_edited_is_not_taken_for_the_models(copy: Path) -> None:
+    recipe = copy / "recipe.toml"
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(text.replace("n_heads = 2", "n_heads = 4"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"recipe.toml: its model is not the one in config.json"):
+        headway.load(copy)
+
+
+def test_a_preset_that_is_asked_for_replaces_the_recipes_own_keys() -> None:
+    files = {"data.train.source": "a", "data.train.target": "b"}
+    plain = load_recipe("pairs", files).model
+    big = load_recipe("pairs", files | {"model.preset": "transformer-big"}).model
+    wide = load_recipe("pairs", files | {"model.preset": "transformer-big", "model.n_heads": 8})
+    assert plain.kind == big.kind == wide.model.kind == "transformer"
+    assert (plain.d_model, big.d_model, wide.model.d_model) == (192, 1024, 1024)
+    assert (big.n_heads, wide.model.n_heads) == (16, 8)
+
+
+def test_a_demo_never_replaces_runs_that_it_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "transformer").mkdir()
+    (tmp_path / "transformer" / "mine").write_text("kept", encoding="utf-8")
+    with pytest.raises(UserError, match="runs that no demo made"):
+        demo.run_demo(tmp_path)
+    assert (tmp_path / "transformer" / "mine").exists()
+
+
+@pytest.mark.parametrize("name", ["cpu:x", "auto:1", "cuda:", "tpu"])
+def test_a_device_that_is_none_is_told(name: str) -> None:
+    with pytest.raises(UserError, match="unknown device"):
+        pick_device(name)
+
+
+def test_a_single_text_is_no_list_of_texts(trained: Run) -> None:
+    translator = headway.load(trained("transformer"))
+    for call in (translator.translate, translator.sample):
+        with pytest.raises(UserError, match="a list of texts"):
+            call("un chat")
+    with pytest.raises(UserError, match="width"):
+        translator.translate(["un chat"], beam=0)
+
+
+def test_a_corpus_mistake_names_the_recipes_key() -> None:
+    part = {"corpus": "builtin:cldr", "lines": 5, "kinds": ["contry"]}
+    table = {"source_language": "fr", "target_language": "en", "train": part}
+    with pytest.raises(UserError, match=r"data\.train\.kinds: unknown kind"):
+        load_part(DataSettings.model_validate(table), "train")
+    table["source_language"] = "xx"
+    with pytest.raises(UserError, match=r"data\.source_language"):
+        load_part(DataSettings.model_validate(table), "train")
