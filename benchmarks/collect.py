@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--scores", type=Path, nargs="*", default=[])
     arguments = parser.parse_args()
-    write_atomic(arguments.json, to_json(collect(arguments.run, arguments.log, arguments.scores)))
+    text = to_json(collect(arguments.run, arguments.log, arguments.scores))
+    hidden = {os.environ.get("HEADWAY_DATA"): "$HEADWAY_DATA", str(arguments.run): "RUN"}
+    hidden[str(Path(sys.executable).parent) + os.sep] = ""
+    for path, shown in hidden.items():  # where things lie on this machine is nobody's business
+        text = text.replace(path, shown) if path else text
+    write_atomic(arguments.json, text)
 
 
 if __name__ == "__main__":

@@ -182,21 +182,23 @@ def test_what_is_done_to_the_weights_weighs() -> None:
 
 
 @pytest.mark.parametrize("trains", [True, False])
-def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool) -> None:
-    crossing = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
-    side = math.isqrt(crossing)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool, dtype: torch.dtype) -> None:
+    crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
+    side = math.isqrt(crossings[dtype])
     for T, wanted in ((side, "fused"), (side - 1, "reference")):
-        tensor = torch.empty(1, 1, T, 1, requires_grad=trains)
+        tensor = torch.empty(1, 1, T, 1, requires_grad=trains, dtype=dtype)
         assert choose(tensor, tensor) == wanted
     with torch.no_grad():
-        tensor = torch.empty(1, 1, math.isqrt(CPU_CROSSING_INFERENCE), 1, requires_grad=True)
+        side = math.isqrt(CPU_CROSSING_INFERENCE[dtype])
+        tensor = torch.empty(1, 1, side, 1, requires_grad=True, dtype=dtype)
         assert choose(tensor, tensor) == "fused"
 
 
 def test_auto_is_right_on_both_sides_of_the_crossing() -> None:
     torch.manual_seed(0)
     score = make_score("scaled_dot", K, K)
-    for T in (63, 64):
+    for T in (127, 128):
         tensors = [torch.randn(1, 1, T, K) for _ in range(3)]
         auto = attend(*tensors, score=score, visibility=causal())
         loop_free = attend(*tensors, score=score, visibility=causal(), implementation="reference")

@@ -50,7 +50,7 @@ def test_the_demo_compares_three_models(cli: Callable[..., Any], tmp_path: Path)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert all(name in page for name in demo.MODELS)
     assert page.count("<svg") >= 4
-    assert "Exact match and chrF by words of the source" in said.err
+    assert b"Exact match and chrF by words of the source" in said.out
     assert f"headway attention {out}/transformer --source" in said.err
     # what it says to type next
     assert len(headway.load(out / "transformer").attention("3 mars 2021").source) > 1

@@ -254,7 +254,7 @@ def test_table_for_the_terminal_has_every_number() -> None:
     console.print(scores_table(runs))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(re.findall(r"[^\s│┃|]+", x)) for x in console.file.getvalue().splitlines()]
-    assert "1–8 100 70.0 60.0 71.0 61.0" in lines
+    assert "1–8 100 70.0 71.0 60.0 61.0" in lines
     assert "17+ 100 5.0 6.0 6.0 7.0" in lines
-    assert "all 300 51.5 51.5 71.5 71.5" in lines
+    assert "all 300 51.5 71.5 51.5 71.5" in lines
     assert any("rnn[b]" in line for line in lines)

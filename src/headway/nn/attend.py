@@ -20,9 +20,10 @@ from headway.nn.visibility import Visibility
 
 Implementation = Literal["auto", "reference", "fused"]
 
-# Weights a head, T·S, from which torch's fused kernel is faster on a CPU (benchmarks/attention.py)
-CPU_CROSSING_TRAINING = 512 * 512
-CPU_CROSSING_INFERENCE = 64 * 64
+# Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
+# benchmarks/results/attention.json
+CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
+CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
 
 
 def attend(
@@ -58,7 +59,8 @@ def choose(query: Tensor, key: Tensor) -> Literal["reference", "fused"]:
     if query.device.type != "cpu":
         return "fused"
     trains = torch.is_grad_enabled() and query.requires_grad
-    crossing = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
+    crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
+    crossing = crossings.get(key.dtype, crossings[torch.float32])
     return "fused" if query.shape[2] * key.shape[2] >= crossing else "reference"
 
 

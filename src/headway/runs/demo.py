@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from headway.base.errors import UserError
 from headway.base.files import remove_folder, write_atomic
-from headway.base.progress import console, say
+from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.runs.report import scores_table, write_report
 from headway.runs.report_parts import RunReport
@@ -19,7 +21,7 @@ from headway.runs.translator import Translator
 # The recipes of that name, cut to what two cores do in about a minute each: some kinds of
 # expression, up to 24 words, smaller batches
 MODELS: dict[str, dict[str, Any]] = {
-    "rnn": {"train.steps": 350},
+    "rnn": {"train.steps": 650},
     "rnn-attention": {"train.steps": 650},
     "transformer": {
         "train.steps": 1000,
@@ -64,7 +66,7 @@ def run_demo(out: Path, *, device: str = "auto") -> dict[str, Any]:
     page = out / "report.html"
     about = "French to English on expressions made from CLDR, in sentences that no model has seen."
     write_report(page, "Headway demo", reports, about=about)
-    console().print(scores_table(reports))
+    Console().print(scores_table(reports))
     _show(reports)
     say(
         f"\n{seconds:.0f} s. Open {page} for curves, samples and alignments. Next:\n"

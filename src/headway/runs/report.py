@@ -71,16 +71,16 @@ def scores_table(runs: Sequence[RunReport]) -> Table:
     table = Table(title="Exact match and chrF by words of the source, in percent")
     table.add_column("words")
     table.add_column("n", justify="right")
-    for metric in ("exact", "chrF"):
-        for name, _ in parts.scored(parts.distinct(runs)):
-            table.add_column(Text(f"{name}\n{metric}"), justify="right")
+    for name, _ in parts.scored(parts.distinct(runs)):
+        table.add_column(Text(f"{name}\nexact   chrF"), justify="right")
     rows = parts.score_rows(runs)
     for place, row in enumerate(rows):
         cells = [Text(row.label), Text(row.n)]
-        for metric in ("exact_match", "chrf"):
-            best = row.best(metric)
-            for value in getattr(row, metric):
-                bold = best is not None and value is not None and round(value, 1) == best
-                cells.append(Text("–" if value is None else f"{value:.1f}", "bold" if bold else ""))
+        for exact, chrf in zip(row.exact_match, row.chrf, strict=True):
+            cells.append(Text())
+            for value, best in ((exact, row.best("exact_match")), (chrf, row.best("chrf"))):
+                shown = "–" if value is None else f"{value:.1f}"
+                bold = value is not None and best is not None and round(value, 1) == best
+                cells[-1].append(f"{shown:>7}", "bold" if bold else "")
         table.add_row(*cells, end_section=place == len(rows) - 2)
     return table
