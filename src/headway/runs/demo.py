@@ -71,7 +71,7 @@ def run_demo(out: Path, *, device: str = "auto") -> dict[str, Any]:
     say(
         f"\n{seconds:.0f} s. Open {page} for curves, samples and alignments. Next:\n"
         f'  headway attention {out}/transformer --source "3 mars 2021" --out attention.png\n'
-        "  headway train cldr/transformer            the full recipe, to nearly perfect\n"
+        "  headway train cldr/transformer            the full recipe: every kind, up to 60 words\n"
         "  headway train pairs --set data.train.source=FILE --set data.train.target=FILE"
     )
     scores = {report.name: _table(report) for report in reports}
