@@ -52,6 +52,26 @@ def test_a_recipe_that_was_edited_is_not_taken_for_the_models(copy: Path) -> Non
         headway.load(copy)
 
 
+def test_a_recipe_file_beside_resume_is_read_again(copy: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    text = (copy / "recipe.toml").read_text(encoding="utf-8")
+    assert "steps = 150" in text
+    mine.write_text(text.replace("steps = 150", "steps = 152"), encoding="utf-8")
+    headway.train(mine, out=copy, resume=True)
+    steps = [each["step"] for each in RunFolder(copy).metrics.read() if each["kind"] == "train"]
+    assert max(steps) == 152
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("train.batch_tokens", 77), ("train.optimizer", "adamw")]
+)
+def test_what_order_and_state_rest_on_cannot_change(copy: Path, key: str, value: object) -> None:
+    before = (copy / "recipe.toml").read_bytes()
+    with pytest.raises(UserError, match=f"'{key}' of a run that has begun cannot change"):
+        headway.train(None, out=copy, resume=True, **{key: value})
+    assert (copy / "recipe.toml").read_bytes() == before
+
+
 def test_a_preset_that_is_asked_for_replaces_the_recipes_own_keys() -> None:
     files = {"data.train.source": "a", "data.train.target": "b"}
     plain = load_recipe("pairs", files).model

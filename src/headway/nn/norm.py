@@ -23,14 +23,8 @@ class LayerNorm(nn.Module):
         return F.layer_norm(hidden.float(), self.weight.shape, self.weight, self.bias, self.eps)
 
 
-class LectureNorm(nn.Module):
+class LectureNorm(LayerNorm):
     """γ ⊙ (x − μ) / (σ + ε) + β, as lectures write it; σ is over all D features (divisor D)."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.eps = eps
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, D) -> (…, D) float32; a row of equal features gives β, with finite gradients."""

@@ -150,8 +150,13 @@ def _in_words(
     for number in numbers:
         try:
             table[form, number] = num2words(number, lang=str(locale), to=to or form)
-        except (ArithmeticError, AttributeError, LookupError, NotImplementedError):
-            continue
-        except (TypeError, ValueError):
+        except (  # the library has many ways to say that it cannot, and no common one
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+        ):
             continue
     return table
