@@ -71,7 +71,7 @@ def message(overrides: dict[str, Any], base: dict[str, Any] | None = None) -> st
         ("train.dtype", "float16", "recipe, train.dtype: input should be 'auto', 'float32' or 'b"),
         ("train.betas", [0.9], "recipe, train.betas: list should have at least 2 items after va"),
         ("train.betas", [0.9, 1.0], "recipe, train.betas.1: input should be less than 1, not 1.0"),
-        ("train.weight_decay", 0.1, "recipe, train: weight_decay is for optimizer = 'adamw': in"),
+        ("train.weight_decay", 0.1, "recipe, train: weight_decay is for optimizer = 'adamw' or"),
         ("train.steps.x", 4, "--set train.steps.x: 'steps' is a value, not a table"),
         ("data.target_language", "fr", "recipe, data: the built-in corpus needs two different la"),
         ("data.train.corpus", "x", "recipe, data.train.corpus: input should be 'builtin:cldr', n"),

@@ -108,7 +108,7 @@ def weights_of() -> Callable[[Trainer], dict[str, Tensor]]:
     from headway.training.optimizer import optimizer_tensors
 
     def copied(trainer: Trainer) -> dict[str, Tensor]:
-        state = optimizer_tensors(trainer.optimizer, trainer.model)
+        state = optimizer_tensors(trainer.optimizers, trainer.model)
         both = {**trainer.model.state_dict(), **state}
         return {name: value.detach().clone() for name, value in both.items()}
 

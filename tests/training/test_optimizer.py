@@ -14,7 +14,7 @@ from headway.models.build import build
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.training import TrainSettings
 from headway.training.loop import Trainer
-from headway.training.optimizer import make_optimizer, optimizer_tensors, restore_optimizer
+from headway.training.optimizer import make_optimizers, optimizer_tensors, restore_optimizers
 
 Make = Callable[..., Trainer]
 
@@ -55,7 +55,7 @@ def test_steps_are_the_papers(optimizer: str, decay: float) -> None:
     model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7))
     made = settings(optimizer=optimizer, weight_decay=decay)
     wanted = by_the_papers(model, 4, made)
-    ours = make_optimizer(model, made)
+    (ours,) = make_optimizers(model, made)
     for step in range(1, 5):
         give_gradients(model, step)
         ours.step()
@@ -68,7 +68,7 @@ def test_the_fused_step_is_torchs_plain_one(optimizer: str) -> None:
     made = settings(optimizer=optimizer, weight_decay=0.1 if optimizer == "adamw" else 0.0)
     models = [nn.Linear(6, 4) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    fused = make_optimizer(models[0], made)
+    (fused,) = make_optimizers(models[0], made)
     kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
     groups = [
         {"params": [models[1].weight], "weight_decay": made.weight_decay},
@@ -84,6 +84,37 @@ def test_the_fused_step_is_torchs_plain_one(optimizer: str) -> None:
     assert all(group["fused"] for group in fused.param_groups)
 
 
+def orthogonal(matrix: Tensor) -> Tensor:
+    """Muon's five Newton–Schulz iterations (Jordan et al., 2024), in float64."""
+    wide = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    x = wide / wide.norm()
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.T if wide is not matrix else x
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+@pytest.mark.parametrize("shape", [(5, 7), (9, 4)])
+def test_muons_steps_are_the_papers(shape: tuple[int, int], decay: float) -> None:
+    """Nesterov momentum made nearly orthogonal, as large as a step of Adam: 0.2 √max(n, m)."""
+    model = nn.Linear(*shape, bias=False)
+    made = settings(optimizer="muon", weight_decay=decay)
+    weight = model.weight.detach().double()
+    (ours,) = make_optimizers(model, made)
+    momentum = torch.zeros_like(weight)
+    for step in range(1, 4):
+        give_gradients(model, step)
+        assert model.weight.grad is not None
+        gradient = model.weight.grad.double()
+        momentum = 0.95 * momentum + 0.05 * gradient
+        update = orthogonal(0.05 * gradient + 0.95 * momentum) * 0.2 * max(shape) ** 0.5
+        weight = weight * (1 - made.learning_rate * decay) - made.learning_rate * update
+        ours.step()
+    # the library iterates in bfloat16
+    torch.testing.assert_close(model.weight.double(), weight, rtol=0, atol=5e-4)
+
+
 MODELS = [
     TransformerSettings(
         d_model=8, d_feed_forward=8, n_heads=2, n_encoder_layers=1, n_decoder_layers=1
@@ -93,23 +124,41 @@ MODELS = [
 
 
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.kind)
-def test_norms_and_biases_do_not_decay(kind: Any) -> None:
+def test_muon_takes_what_is_no_row_of_a_token(kind: Any) -> None:
+    model = build(kind.model_copy(update={"tie": "none"}), n_source=9, n_target=11)
+    muon, adam = make_optimizers(model, settings(optimizer="muon"), head=model.head)
+    names = {weight: name for name, weight in model.named_parameters()}
+    by_muon = {names[w] for group in muon.param_groups for w in group["params"]}
+    by_adam = {names[w] for group in adam.param_groups for w in group["params"]}
+    assert by_muon
+    assert not by_muon & by_adam
+    assert by_muon | by_adam == set(names.values())
+    assert all(weight.dim() == 2 for weight in model.parameters() if names[weight] in by_muon)
+    with_rows = {names[w] for w in model.parameters() if w.dim() == 2 and w.shape[0] in (9, 11)}
+    assert len(with_rows) >= 3
+    assert with_rows <= by_adam
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.kind)
+def test_norms_and_biases_do_not_decay(kind: Any, name: str) -> None:
     """Without a gradient a step only decays: what shrinks is what decays, once."""
     model = build(kind, n_source=9, n_target=9)
     with torch.no_grad():
         for weight in model.parameters():
             weight.fill_(1.0)
             weight.grad = torch.zeros_like(weight)
-    optimizer = make_optimizer(model, settings(optimizer="adamw", weight_decay=0.5))
-    optimizer.step()
+    optimizers = make_optimizers(model, settings(optimizer=name, weight_decay=0.5), head=model.head)
+    for optimizer in optimizers:
+        optimizer.step()
     vectors = 0
-    for name, weight in model.named_parameters():
-        decays = not (".norm" in name or "bias" in name or weight.dim() == 1)
+    for where, weight in model.named_parameters():
+        decays = not (".norm" in where or "bias" in where or weight.dim() == 1)
         vectors += not decays
         expected = 1 - 0.01 * 0.5 if decays else 1.0
-        torch.testing.assert_close(weight.detach(), torch.full_like(weight, expected), msg=name)
+        torch.testing.assert_close(weight.detach(), torch.full_like(weight, expected), msg=where)
     assert 0 < vectors < len(list(model.parameters()))
-    held = [weight for group in optimizer.param_groups for weight in group["params"]]
+    held = [w for each in optimizers for group in each.param_groups for w in group["params"]]
     assert {id(weight) for weight in held} == {id(weight) for weight in model.parameters()}
     assert len(held) == len(list(model.parameters()))  # a tied matrix once
 
@@ -118,37 +167,39 @@ def test_frozen_weights_are_left_out() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[0].requires_grad_(False)
     before = model[0].weight.clone()
-    optimizer = make_optimizer(model, settings(optimizer="adamw", weight_decay=0.5))
+    (optimizer,) = make_optimizers(model, settings(optimizer="adamw", weight_decay=0.5))
     give_gradients(model, 1)
     optimizer.step()
     assert torch.equal(model[0].weight, before)
-    assert set(optimizer_tensors(optimizer, model)) == {
+    assert set(optimizer_tensors([optimizer], model)) == {
         f"1.{name}/{part}"
         for name in ("weight", "bias")
         for part in ("exp_avg", "exp_avg_sq", "step")
     }
     only_biases = nn.LayerNorm(3, bias=True)
-    assert len(make_optimizer(only_biases, settings()).param_groups) == 1
+    (alone,) = make_optimizers(only_biases, settings())
+    assert len(alone.param_groups) == 1
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("model", ["transformer", "recurrent"])
-def test_a_state_comes_back_bit_for_bit(make: Make, model: str) -> None:
+def test_a_state_comes_back_bit_for_bit(make: Make, model: str, optimizer: str) -> None:
     """Through safetensors, into another optimiser, whose next steps are then the same bits."""
     # the rate is no part of the state: the schedule sets it at each step
-    alike = {"optimizer": "adamw", "weight_decay": 0.1, "schedule": "constant", "warmup": 0}
+    alike = {"optimizer": optimizer, "weight_decay": 0.1, "schedule": "constant", "warmup": 0}
     original = make(model, **alike)
     batches = original.order.after(0, 0)
     for _ in range(3):
         original.advance(batches)
-    held = optimizer_tensors(original.optimizer, original.model)
+    held = optimizer_tensors(original.optimizers, original.model)
     names = [name for name, _ in original.model.named_parameters()]
     assert {key.rpartition("/")[0] for key in held} == set(names)
     stored = load(save({key: value.contiguous() for key, value in held.items()}))
     other = make(model, **alike)
     other.model.load_state_dict(original.model.state_dict())
     # whatever order the file has its tensors in
-    restore_optimizer(other.optimizer, other.model, dict(sorted(stored.items(), reverse=True)))
-    back = optimizer_tensors(other.optimizer, other.model)
+    restore_optimizers(other.optimizers, other.model, dict(sorted(stored.items(), reverse=True)))
+    back = optimizer_tensors(other.optimizers, other.model)
     assert back.keys() == held.keys()
     for key, value in held.items():
         assert torch.equal(back[key], value), key
@@ -156,6 +207,7 @@ def test_a_state_comes_back_bit_for_bit(make: Make, model: str) -> None:
     for step in range(2):
         for trainer in (original, other):
             give_gradients(trainer.model, step)
-            trainer.optimizer.step()
+            for each in trainer.optimizers:
+                each.step()
     for one, same in zip(original.weights, other.weights, strict=True):
         assert torch.equal(one, same)

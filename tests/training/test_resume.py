@@ -16,7 +16,7 @@ from torch import Tensor
 
 from headway.base.errors import Interrupted
 from headway.training.loop import Hook, Trainer
-from headway.training.optimizer import optimizer_tensors, restore_optimizer
+from headway.training.optimizer import optimizer_tensors, restore_optimizers
 from headway.training.state import TrainState, Window
 
 Make = Callable[..., Trainer]
@@ -35,7 +35,7 @@ class Saved:
     def of(cls, trainer: Trainer) -> Saved:
         return cls(
             copy.deepcopy(trainer.model.state_dict()),
-            {k: v.clone() for k, v in optimizer_tensors(trainer.optimizer, trainer.model).items()},
+            {k: v.clone() for k, v in optimizer_tensors(trainer.optimizers, trainer.model).items()},
             json.dumps(trainer.state.to_table()),
         )
 
@@ -44,7 +44,7 @@ class Saved:
         state = TrainState.from_table(json.loads(self.state))
         trainer = make(**settings, state=state, weights_seed=99)
         trainer.model.load_state_dict(self.weights)
-        restore_optimizer(trainer.optimizer, trainer.model, self.optimizer)
+        restore_optimizers(trainer.optimizers, trainer.model, self.optimizer)
         torch.manual_seed(99)
         return trainer
 

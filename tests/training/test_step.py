@@ -36,7 +36,7 @@ def step(trainer: Trainer, *batches: Rows) -> dict[str, Tensor]:
         named = trainer.model.named_parameters()
         found.update({name: w.grad.clone() for name, w in named if w.grad is not None})
 
-    handle = trainer.optimizer.register_step_pre_hook(keep)
+    handle = trainer.optimizers[0].register_step_pre_hook(keep)
     trainer.advance(iter([(0, n + 1, batch) for n, batch in enumerate(batches)]))
     handle.remove()
     return found
@@ -120,7 +120,7 @@ def test_clipping_scales_the_whole_gradient_down(make: Make) -> None:
 def test_each_step_has_its_rate(make: Make) -> None:
     trainer = make(steps=6, schedule="linear")
     taken = []
-    trainer.optimizer.register_step_pre_hook(
+    trainer.optimizers[0].register_step_pre_hook(
         lambda optimizer, *_: taken.append({group["lr"] for group in optimizer.param_groups})
     )
     trainer.run(Hook(1, lambda _: None), [], leave=lambda _: None)

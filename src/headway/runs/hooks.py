@@ -111,12 +111,12 @@ class RunHooks:
 
     def on_save(self, state: TrainState) -> None:
         """A checkpoint from which training goes on exactly."""
-        model, optimizer = self.trainer.model, self.trainer.optimizer
+        model, optimizers = self.trainer.model, self.trainer.optimizers
         save_checkpoint(
             self.folder.checkpoints,
             state.step,
             weights=model.state_dict(),
-            optimizer=optimizer_tensors(optimizer, model),
+            optimizer=optimizer_tensors(optimizers, model),
             state={**state.to_table(), "threads": torch.get_num_threads()},
             keep=self.recipe.train.keep,
         )

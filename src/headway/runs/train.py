@@ -26,7 +26,7 @@ from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
 from headway.settings.recipe import Recipe, load_recipe, load_recipe_text
 from headway.training.loop import Framing, Hook, NotFinite, Trainer
-from headway.training.optimizer import restore_optimizer
+from headway.training.optimizer import restore_optimizers
 from headway.training.probe import faster_dtype
 from headway.training.state import TrainState
 
@@ -189,7 +189,7 @@ def _resumed(
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
         fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
-        restore_optimizer(trainer.optimizer, trainer.model, checkpoint.optimizer())
+        restore_optimizers(trainer.optimizers, trainer.model, checkpoint.optimizer())
         say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
     folder.replace_recipe(settings.to_toml())
     _rewind_log(folder, trainer.state.step, settings.train.steps)

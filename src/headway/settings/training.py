@@ -26,13 +26,14 @@ class TrainSettings(Settings):
     `learning_rate` is the peak, reached after `warmup` steps. `inverse_sqrt` falls as 1/√step
     from there (Vaswani et al., 2017, section 5.3), `cosine` and `linear` reach `final_rate` × peak
     at the last step, `wsd` stays at the peak and falls linearly over the last `decay` share of the
-    steps. `dtype` "auto" becomes what a probe on this machine finds faster.
+    steps. `optimizer` "muon" steps the matrices of linear layers by Muon and the rest by AdamW.
+    `dtype` "auto" becomes what a probe on this machine finds faster.
     """
 
     steps: PositiveInt
     batch_tokens: PositiveInt = 4096
     accumulate: PositiveInt = 1
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Literal["adam", "adamw", "muon"] = "adam"
     learning_rate: PositiveFloat = 1e-3
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant", "wsd"] = "inverse_sqrt"
     warmup: NonNegativeInt = 1000
@@ -53,8 +54,8 @@ class TrainSettings(Settings):
     def _decays(self) -> Self:
         if self.optimizer == "adam" and self.weight_decay:
             raise ValueError(
-                "weight_decay is for optimizer = 'adamw': in adam it would be a penalty in the "
-                "gradient, scaled by the step sizes"
+                "weight_decay is for optimizer = 'adamw' or 'muon': in adam it would be a penalty "
+                "in the gradient, scaled by the step sizes"
             )
         return self
 

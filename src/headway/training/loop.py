@@ -21,7 +21,7 @@ from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.dropout import Noise
 from headway.settings.training import TrainSettings
 from headway.training.losses import TokenLoss, token_loss
-from headway.training.optimizer import make_optimizer
+from headway.training.optimizer import make_optimizers
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState, Window
 
@@ -63,7 +63,7 @@ class Trainer:
         self.model, self.settings, self.order, self.framing = model, settings, order, framing
         self.seed, self.device = seed, device
         self.state = state or TrainState()
-        self.optimizer = make_optimizer(model, settings)
+        self.optimizers = make_optimizers(model, settings, head=model.head)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
@@ -115,10 +115,11 @@ class Trainer:
             raise self._not_finite(objective, [rows for _, _, rows in taken])
         if self.settings.clip:  # after the check: to scale by NaN would spoil every gradient
             nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, total)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.settings, step)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(self.settings, step)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         seconds = time.perf_counter() - began
         state.step, (state.epoch, state.batch) = step, taken[-1][:2]
         state.tokens += tokens

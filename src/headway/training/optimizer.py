@@ -1,8 +1,8 @@
-"""The optimiser, and its state as named tensors that safetensors can hold."""
+"""The optimisers, and their state as named tensors that safetensors can hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,50 +11,75 @@ from torch import Tensor, nn
 from headway.settings.training import TrainSettings
 
 
-def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Adam (Kingma & Ba, 2015) or AdamW (Loshchilov & Hutter, 2019), one fused step.
+def make_optimizers(
+    model: nn.Module, settings: TrainSettings, *, head: nn.Module | None = None
+) -> list[torch.optim.Optimizer]:
+    """The optimisers that together step every weight of a model once.
+
+    Adam (Kingma & Ba, 2015) or AdamW (Loshchilov & Hutter, 2019), one fused step; or Muon (Jordan
+    et al., 2024) for the matrices of linear layers and AdamW for the rest. Rows of an embedding,
+    and of the `head` that gives logits, belong to a token each: to make their steps orthogonal
+    would move rare tokens as far as frequent ones, so AdamW keeps them. Muon's steps are scaled to
+    the size of Adam's (Liu et al., 2025, section 2.2), so that one rate serves both.
 
     Matrices decay if `weight_decay` is set; vectors (norms, biases) never do.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
+    muon: list[nn.Parameter] = []
+    if settings.optimizer == "muon":
+        rows = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        rows |= {head.weight} if isinstance(head, nn.Linear) else set()
+        linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
+        muon = [weight for weight in weights if weight in linear - rows]
+    rest = [weight for weight in weights if weight not in set(muon)]
     groups = [
-        {"params": [w for w in weights if w.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
+        {"params": [w for w in rest if w.dim() >= 2], "weight_decay": settings.weight_decay},
+        {"params": [w for w in rest if w.dim() < 2], "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        [group for group in groups if group["params"]],
-        lr=settings.learning_rate,
-        betas=(settings.betas[0], settings.betas[1]),
-        eps=settings.eps,
-        fused=True,
-    )
+    groups = [group for group in groups if group["params"]]
+    made: list[torch.optim.Optimizer] = []
+    if muon:
+        made.append(
+            torch.optim.Muon(
+                muon,
+                lr=settings.learning_rate,
+                weight_decay=settings.weight_decay,
+                adjust_lr_fn="match_rms_adamw",
+            )
+        )
+    if groups:
+        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+        betas = (settings.betas[0], settings.betas[1])
+        made.append(
+            kind(groups, lr=settings.learning_rate, betas=betas, eps=settings.eps, fused=True)
+        )
+    return made
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The optimiser's state as `weight's name/part`."""
+def optimizer_tensors(
+    optimizers: Sequence[torch.optim.Optimizer], model: nn.Module
+) -> dict[str, Tensor]:
+    """The optimisers' state as `weight's name/part`."""
     names: dict[Tensor, str] = {weight: name for name, weight in model.named_parameters()}
     return {
         f"{names[weight]}/{part}": value
+        for optimizer in optimizers
         for weight, parts in optimizer.state.items()
         for part, value in parts.items()
     }
 
 
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]
+def restore_optimizers(
+    optimizers: Sequence[torch.optim.Optimizer], model: nn.Module, tensors: Mapping[str, Tensor]
 ) -> None:
     """Put back what `optimizer_tensors` gave."""
-    parts: dict[str, dict[str, Any]] = {}
+    weights = dict(model.named_parameters())
+    parts: dict[Tensor, dict[str, Any]] = {}
     for key, value in tensors.items():
         name, _, part = key.rpartition("/")
-        parts.setdefault(name, {})[part] = value
-    weights = dict(model.named_parameters())
-    # through load_state_dict, which knows the device and dtype that each part needs
-    order = {weight: index for index, weight in enumerate(_weights(optimizer))}
-    state = {order[weights[name]]: values for name, values in parts.items()}
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-
-
-def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [weight for group in optimizer.param_groups for weight in group["params"]]
+        parts.setdefault(weights[name], {})[part] = value
+    for optimizer in optimizers:
+        # through load_state_dict, which knows the device and dtype that each part needs
+        stepped = [weight for group in optimizer.param_groups for weight in group["params"]]
+        state = {i: parts[weight] for i, weight in enumerate(stepped) if weight in parts}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
