@@ -26,7 +26,7 @@ class TrainSettings(Settings):
     `learning_rate` is the peak, reached after `warmup` steps. `inverse_sqrt` falls as 1/√step
     from there (Vaswani et al., 2017, section 5.3), `cosine` and `linear` reach `final_rate` × peak
     at the last step, `wsd` stays at the peak and falls linearly over the last `decay` share of the
-    steps. `optimizer` "muon" steps the matrices of linear layers by Muon and the rest by AdamW.
+    steps. `optimizer` "muon" steps the matrices of linear and recurrent layers by Muon.
     `dtype` "auto" becomes what a probe on this machine finds faster.
     """
 

@@ -17,10 +17,10 @@ def make_optimizers(
     """The optimisers that together step every weight of a model once.
 
     Adam (Kingma & Ba, 2015) or AdamW (Loshchilov & Hutter, 2019), one fused step; or Muon (Jordan
-    et al., 2024) for the matrices of linear layers and AdamW for the rest. Rows of an embedding,
-    and of the `head` that gives logits, belong to a token each: to make their steps orthogonal
-    would move rare tokens as far as frequent ones, so AdamW keeps them. Muon's steps are scaled to
-    the size of Adam's (Liu et al., 2025, section 2.2), so that one rate serves both.
+    et al., 2024) for the matrices of linear and recurrent layers and AdamW for the rest. Rows of an
+    embedding, and of the `head` that gives logits, belong to a token each: orthogonal steps would
+    move rare tokens as far as frequent ones, so AdamW keeps them. Muon's steps are scaled to the
+    size of Adam's (Liu et al., 2025, section 2.2), so that one rate serves both.
 
     Matrices decay if `weight_decay` is set; vectors (norms, biases) never do.
     """
@@ -29,8 +29,10 @@ def make_optimizers(
     if settings.optimizer == "muon":
         rows = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         rows |= {head.weight} if isinstance(head, nn.Linear) else set()
-        linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
-        muon = [weight for weight in weights if weight in linear - rows]
+        kinds = nn.Linear | nn.RNNBase
+        layers = [module for module in model.modules() if isinstance(module, kinds)]
+        inside = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
+        muon = [weight for weight in weights if weight in inside - rows]
     rest = [weight for weight in weights if weight not in set(muon)]
     groups = [
         {"params": [w for w in rest if w.dim() >= 2], "weight_decay": settings.weight_decay},
