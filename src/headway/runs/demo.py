@@ -21,10 +21,10 @@ from headway.runs.translator import Translator
 # The recipes of that name, cut to what two cores do in about a minute each: some kinds of
 # expression, up to 24 words, smaller batches
 MODELS: dict[str, dict[str, Any]] = {
-    "rnn": {"train.steps": 700},
+    "rnn": {"train.steps": 650},
     "rnn-attention": {"train.steps": 550},
     "transformer": {
-        "train.steps": 650,
+        "train.steps": 600,
         "model.d_model": 128,
         "model.d_feed_forward": 256,
         "model.n_heads": 4,
@@ -36,7 +36,7 @@ SHORT: dict[str, Any] = {
     **{f"data.{part}.kinds": ["date", "span", "spelled", "country"] for part in _PARTS},
     **{f"data.{part}.max_words": 24 for part in _PARTS},
     "train.batch_tokens": 1024,
-    "train.learning_rate": 5e-3,
+    "train.learning_rate": 7e-3,
     "train.warmup": 100,
     "train.evaluate_every": 200,
     "train.save_every": 500,
