@@ -8,23 +8,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from headway.base.errors import UserError
-from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch, Rows, batch_rows
 from headway.decode.beam import beam_search
 from headway.decode.greedy import greedy
 from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
-from headway.lens.record import record
-from headway.models.encoder_decoder import EncoderDecoder
-from headway.runs.sentences import LongText, SourceBatch, cut, each_source
-from headway.runs.tokenizers import Tokenizers
-from headway.settings.recipe import Recipe
-from headway.tokens.tokenizer import Tokenizer, check_fits
-from headway.training.losses import token_statistics
+from headway.runs import alignments, scoring
+from headway.runs.sentences import LongText, SourceBatch, each_source
+from headway.runs.text_model import TextModel, refuse_one_text
 
 Result = TypeVar("Result")
 
@@ -38,24 +32,12 @@ class Translation:
     score: float
 
 
-class Translator:
+class Translator(TextModel):
     """Translates, scores and explains with one model. Made by `headway.load` and `headway.train`.
 
     Computes in float32. Results do not depend on what else is in the list or on its order, but
     for `sample`, whose draws depend on the place in it.
     """
-
-    def __init__(
-        self,
-        model: EncoderDecoder[Any, Any],
-        tokenizers: Tokenizers,
-        recipe: Recipe,
-        device: torch.device,
-    ) -> None:
-        self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device
-        source, target = model.vocabulary_sizes()
-        check_fits(tokenizers.source, source, "source embedding")
-        check_fits(tokenizers.target, target, "target embedding")
 
     def __repr__(self) -> str:
         data = self.recipe.data
@@ -64,11 +46,6 @@ class Translator:
             f"Translator({data.source_language} → {data.target_language}, {kind}, "
             f"{self.n_parameters:,} parameters, {self.device})"
         )
-
-    @property
-    def n_parameters(self) -> int:
-        """The model's parameters, shared ones once."""
-        return sum(weight.numel() for weight in self.model.parameters())
 
     def translate(
         self, texts: Sequence[str], *, beam: int | None = None, progress: bool = False
@@ -151,28 +128,9 @@ class Translator:
         """
         return [-likelihood.nll for likelihood in self.likelihoods(sources, targets)]
 
-    @torch.no_grad()
     def likelihoods(self, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
         """How likely each target is given its source; from plain negative log-likelihood."""
-        _refuse_one_text(sources)
-        if len(sources) != len(targets):
-            raise UserError(f"{len(sources)} sources but {len(targets)} targets")
-        pairs = self._encode(sources, targets)
-        found = [Likelihood()] * len(pairs)
-        self.model.eval()
-        lengths = pairs.source.lengths, pairs.target.lengths
-        for rows in batch_rows(*lengths, self.recipe.evaluate.batch_tokens, np.arange(len(pairs))):
-            batch = self._batch(pairs, rows)
-            encoded = self.model.encode(batch.source, batch.source_real)
-            hidden = self.model.decode(batch.target, encoded)[batch.target_real]
-            wanted = batch.following[batch.target_real]
-            statistics = token_statistics(hidden, self.model.head.weight, wanted)
-            nll, right = (part.cpu() for part in statistics)
-            counts = batch.target_real.sum(dim=1).tolist()
-            parts = zip(rows, torch.split(nll, counts), torch.split(right, counts), strict=True)
-            for row, each, hits in parts:
-                found[int(row)] = Likelihood(float(each.double().sum()), len(each), int(hits.sum()))
-        return found
+        return scoring.likelihoods(self, sources, targets)
 
     def attention(
         self,
@@ -188,37 +146,13 @@ class Translator:
         Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
         the mean over the heads. Raises UserError if the model has no attention or no such layer.
         """
-        taps = self.model.alignment_taps()
-        if not taps:
-            raise UserError(
-                "this model has no attention between source and target",
-                todo="train one with a score, such as model.score = 'additive'",
-            )
-        own = target is None
-        target = self.translate([source])[0] if target is None else target
-        layer = max(0, len(taps) - 2) if layer is None else layer
-        if not 0 <= layer < len(taps):
-            raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
         with warnings.catch_warnings():
-            if own:  # translating has told of a long source, and a long target is no mistake then
+            if target is None:
+                alignments.check(self)
+                target = self.translate([source])[0]
+                # translating has told of a long source, and a long target is no mistake then
                 warnings.simplefilter("ignore", LongText)
-            pairs = self._encode([source], [target])
-        batch = self._batch(pairs, np.zeros(1, np.int64))
-        self.model.eval()
-        with torch.no_grad(), record(self.model, taps[layer]) as seen:
-            self.model(batch.source, batch.source_real, batch.target)
-        weights = seen[taps[layer]][-1][0]  # (H, T, S)
-        if head is not None and not 0 <= head < len(weights):
-            raise UserError(f"there is no head {head}", todo=f"heads are 0 to {len(weights) - 1}")
-        chosen = weights.mean(dim=0) if head is None else weights[head]  # (T, S)
-        which = f"layer {layer}, " if len(taps) > 1 else ""
-        which += "mean of the heads" if head is None and len(weights) > 1 else f"head {head or 0}"
-        return Alignment(
-            source=self.tokenizers.source.pieces(batch.source[0].tolist()),
-            target=self.tokenizers.target.pieces(batch.following[0].tolist()),
-            weights=chosen.cpu().numpy(),
-            title=which if len(taps) > 1 or len(weights) > 1 else "attention",
-        )
+            return alignments.alignment(self, source, target, layer=layer, head=head)
 
     def _symbols(self) -> dict[str, Any]:
         target = self.tokenizers.target
@@ -247,7 +181,7 @@ class Translator:
         progress: bool,
         width: int = 1,
     ) -> list[Result]:
-        _refuse_one_text(texts)
+        refuse_one_text(texts)
         self.model.eval()
         source = self.tokenizers.source
         settings = self.recipe.evaluate
@@ -265,22 +199,6 @@ class Translator:
             progress=progress,
         )
 
-    def _encode(self, sources: Sequence[str], targets: Sequence[str]) -> EncodedPairs:
-        longest, numbers = self.recipe.model.max_length, range(1, len(sources) + 1)
-
-        def side(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> EncodedSide:
-            rows = tokenizer.encode(texts)
-            return EncodedSide.of(cut(rows, longest, eos=tokenizer.eos, numbers=numbers, what=what))
-
-        return EncodedPairs(
-            side(self.tokenizers.source, sources, "line"),
-            side(self.tokenizers.target, targets, "target"),
-        )
-
-    def _batch(self, pairs: EncodedPairs, rows: Rows) -> PairBatch:
-        target = self.tokenizers.target
-        return pairs.batch(rows, pad=target.pad, bos=target.bos).to(self.device)
-
 
 def _seed(seed: int, place: int) -> int:
     """A seed of its own for a place, unlike that of any other seed and place."""
@@ -289,8 +207,3 @@ def _seed(seed: int, place: int) -> int:
     return int(
         np.random.SeedSequence([seed, place]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     )
-
-
-def _refuse_one_text(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise UserError("a list of texts is needed, not one text", todo="write [text]")
