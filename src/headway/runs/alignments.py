@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from headway.base.errors import UserError
+from headway.batches.pairs import batch_rows
 from headway.lens.alignment import Alignment
 from headway.lens.record import record
+from headway.lens.words import token_words
 from headway.runs.text_model import TextModel
 
 
@@ -22,27 +26,57 @@ def check(made: TextModel) -> list[str]:
     return taps
 
 
-def alignment(
-    made: TextModel, source: str, target: str, *, layer: int | None, head: int | None
-) -> Alignment:
-    """Where each token of the target looks in the source; see `Translator.attention`."""
+@torch.no_grad()
+def alignments(
+    made: TextModel,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    layer: int | None,
+    head: int | None,
+) -> list[Alignment]:
+    """Where each token of each target looks in its source; see `Translator.attention`."""
     taps = check(made)
     layer = max(0, len(taps) - 2) if layer is None else layer
     if not 0 <= layer < len(taps):
         raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
-    batch = made.batch(made.encode([source], [target]), np.zeros(1, np.int64))
+    pairs = made.encode(sources, targets)
+    source_spans = made.tokenizers.source.spans(sources)
+    target_spans = made.tokenizers.target.spans(targets)
+    found: dict[int, Alignment] = {}
     made.model.eval()
-    with torch.no_grad(), record(made.model, taps[layer]) as seen:
-        made.model(batch.source, batch.source_real, batch.target)
-    weights = seen[taps[layer]][-1][0]  # (H, T, S)
-    if head is not None and not 0 <= head < len(weights):
-        raise UserError(f"there is no head {head}", todo=f"heads are 0 to {len(weights) - 1}")
-    chosen = weights.mean(dim=0) if head is None else weights[head]  # (T, S)
-    which = f"layer {layer}, " if len(taps) > 1 else ""
-    which += "mean of the heads" if head is None and len(weights) > 1 else f"head {head or 0}"
-    return Alignment(
-        source=made.tokenizers.source.pieces(batch.source[0].tolist()),
-        target=made.tokenizers.target.pieces(batch.following[0].tolist()),
-        weights=chosen.cpu().numpy(),
-        title=which if len(taps) > 1 or len(weights) > 1 else "attention",
-    )
+    lengths = pairs.source.lengths, pairs.target.lengths
+    for rows in batch_rows(*lengths, made.recipe.evaluate.batch_tokens, np.arange(len(pairs))):
+        batch = made.batch(pairs, rows)
+        with record(made.model, taps[layer]) as seen:
+            made.model.decode(batch.target, made.model.encode(batch.source, batch.source_real))
+        weights = seen[taps[layer]][-1]  # (B, H, T, S)
+        chosen = _of_head(weights, head).cpu().numpy()  # (B, T, S)
+        for place, row in enumerate(rows.tolist()):
+            S, T = int(lengths[0][row]), int(lengths[1][row])
+            found[row] = Alignment(
+                source=made.tokenizers.source.pieces(batch.source[place, :S].tolist()),
+                target=made.tokenizers.target.pieces(batch.following[place, :T].tolist()),
+                weights=chosen[place, :T, :S],
+                title=_title(layer, len(taps), head, weights.shape[1]),
+                layer=layer,
+                heads=tuple(range(weights.shape[1])) if head is None else (head,),
+                source_words=token_words(sources[row], source_spans[row][: S - 1]),
+                target_words=token_words(targets[row], target_spans[row][: T - 1]),
+            )
+    return [found[row] for row in range(len(pairs))]
+
+
+def _of_head(weights: torch.Tensor, head: int | None) -> torch.Tensor:
+    """(B, H, T, S) -> (B, T, S): of one head, or the mean of all."""
+    H = weights.shape[1]
+    if head is not None and not 0 <= head < H:
+        raise UserError(f"there is no head {head}", todo=f"heads are 0 to {H - 1}")
+    return weights.mean(dim=1) if head is None else weights[:, head]
+
+
+def _title(layer: int, n_layers: int, head: int | None, n_heads: int) -> str:
+    if n_layers == n_heads == 1:
+        return "attention"
+    which = "mean of the heads" if head is None and n_heads > 1 else f"head {head or 0}"
+    return f"layer {layer}, {which}" if n_layers > 1 else which

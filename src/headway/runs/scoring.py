@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,11 +14,40 @@ from headway.runs.text_model import TextModel
 from headway.training.losses import token_statistics
 
 
+@dataclass(frozen=True)
+class TokenScores:
+    """A target as ids, the end symbol last; the log-probability of each, in nats.
+
+    `correct` is how many of them were the model's first choice.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+    correct: int
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole target, in nats."""
+        return sum(self.log_probs)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The sums."""
+        return Likelihood(-self.log_prob, len(self.ids), self.correct)
+
+
 @torch.no_grad()
-def likelihoods(made: TextModel, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
-    """How likely each target is given its source; from plain negative log-likelihood."""
-    pairs = made.encode(sources, targets)
-    found = [Likelihood()] * len(pairs)
+def score_tokens(
+    made: TextModel,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    *,
+    tell: Callable[[int], object] | None,
+    first: int,
+) -> list[TokenScores]:
+    """How likely each token of each target is; see `Translator.score_tokens`."""
+    pairs = made.encode(sources, targets, first=first)
+    found: list[TokenScores] = [TokenScores([], [], 0)] * len(pairs)
     model = made.model
     model.eval()
     lengths = pairs.source.lengths, pairs.target.lengths
@@ -29,7 +59,9 @@ def likelihoods(made: TextModel, sources: Sequence[str], targets: Sequence[str])
         statistics = token_statistics(hidden, model.head.weight, wanted)
         nll, right = (part.cpu() for part in statistics)
         counts = batch.target_real.sum(dim=1).tolist()
-        parts = zip(rows, torch.split(nll, counts), torch.split(right, counts), strict=True)
-        for row, each, hits in parts:
-            found[int(row)] = Likelihood(float(each.double().sum()), len(each), int(hits.sum()))
+        parts = (torch.split(part, counts) for part in (wanted.cpu(), -nll.double(), right))
+        for row, ids, log_probs, hits in zip(rows, *parts, strict=True):
+            found[int(row)] = TokenScores(ids.tolist(), log_probs.tolist(), int(hits.sum()))
+        if tell:
+            tell(len(rows))
     return found

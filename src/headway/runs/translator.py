@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,19 +16,11 @@ from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
 from headway.runs import alignments, scoring
-from headway.runs.sentences import LongText, SourceBatch, each_source
+from headway.runs.sentences import LongText, Progress, SourceBatch, each_source
 from headway.runs.text_model import TextModel, refuse_one_text
+from headway.runs.translation import NOTHING, Translation, ranked, translations
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation with its log-probability in nats, and the score that ranks it."""
-
-    text: str
-    log_prob: float
-    score: float
 
 
 class Translator(TextModel):
@@ -37,6 +28,9 @@ class Translator(TextModel):
 
     Computes in float32. Results do not depend on what else is in the list or on its order, but
     for `sample`, whose draws depend on the place in it.
+
+    A long stream is translated a list at a time; `first` is then the number of a list's first
+    text, counted from 1, so that warnings and draws are those of the whole.
     """
 
     def __repr__(self) -> str:
@@ -48,7 +42,7 @@ class Translator(TextModel):
         )
 
     def translate(
-        self, texts: Sequence[str], *, beam: int | None = None, progress: bool = False
+        self, texts: Sequence[str], *, beam: int | None = None, progress: Progress = False
     ) -> list[str]:
         """The best translation of each text, in order; an empty text gives an empty one.
 
@@ -56,28 +50,22 @@ class Translator(TextModel):
         text longer than the model's limit is cut, with a warning that names its line. Raises
         UserError if `beam` is below 1 or `texts` is a single text.
         """
-        width = self.recipe.evaluate.beam if beam is None else beam
-        if width != 1:
-            found = self.n_best(texts, 1, beam=width, progress=progress)
-            return [translations[0].text for translations in found]
-
-        def decode(batch: SourceBatch) -> list[str]:
-            hypotheses = greedy(
-                self.model,
-                self._start(batch),
-                rows=len(batch.limits),
-                limits=batch.limits,
-                **self._symbols(),
-            )
-            return self.tokenizers.target.decode([each.ids for each in hypotheses])
-
-        return self._each(texts, decode, nothing="", progress=progress)
+        return [best.text for (best,) in self.n_best(texts, 1, beam=beam, progress=progress)]
 
     def n_best(
-        self, texts: Sequence[str], n: int, *, beam: int | None = None, progress: bool = False
+        self,
+        texts: Sequence[str],
+        n: int,
+        *,
+        beam: int | None = None,
+        progress: Progress = False,
+        first: int = 1,
     ) -> list[list[Translation]]:
         """The best `n` translations of each text, best first; `beam` at least `n`."""
         width = max(n, self.recipe.evaluate.beam) if beam is None else beam
+        settings: dict[str, Any] = {"progress": progress, "first": first}
+        if width == n == 1:
+            return self._each(texts, self._greedy, nothing=[NOTHING], **settings)
 
         def search(batch: SourceBatch) -> list[list[Translation]]:
             found = beam_search(
@@ -92,8 +80,7 @@ class Translator(TextModel):
             )
             return [self._texts(hypotheses) for hypotheses in found]
 
-        nothing = [Translation("", 0.0, 0.0)]
-        return self._each(texts, search, nothing=nothing, progress=progress, width=width)
+        return self._each(texts, search, nothing=[NOTHING], width=width, **settings)
 
     def sample(
         self,
@@ -105,8 +92,23 @@ class Translator(TextModel):
         seed: int = 0,
     ) -> list[str]:
         """A random translation of each text; the i-th depends on the text, `seed` and i only."""
+        drawn = self.draws(texts, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        return [each.text for each in drawn]
 
-        def draw(batch: SourceBatch) -> list[str]:
+    def draws(
+        self,
+        texts: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        progress: Progress = False,
+        first: int = 1,
+    ) -> list[Translation]:
+        """The same as `sample`, each with the log-probability that the model itself gives it."""
+
+        def draw(batch: SourceBatch) -> list[Translation]:
             hypotheses = sample(
                 self.model,
                 self._start(batch),
@@ -117,9 +119,9 @@ class Translator(TextModel):
                 top_p=top_p,
                 **self._symbols(),
             )
-            return self.tokenizers.target.decode([each.ids for each in hypotheses])
+            return self._texts(hypotheses)
 
-        return self._each(texts, draw, nothing="", progress=False)
+        return self._each(texts, draw, nothing=NOTHING, progress=progress, first=first)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability, in nats, of each target given its source, end symbol included.
@@ -130,7 +132,21 @@ class Translator(TextModel):
 
     def likelihoods(self, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
         """How likely each target is given its source; from plain negative log-likelihood."""
-        return scoring.likelihoods(self, sources, targets)
+        return [each.likelihood for each in self.score_tokens(sources, targets)]
+
+    def score_tokens(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tell: Callable[[int], object] | None = None,
+        first: int = 1,
+    ) -> list[scoring.TokenScores]:
+        """The log-probability of every token of each target given its source and what precedes.
+
+        `tell` is told of each batch how many pairs are done.
+        """
+        return scoring.score_tokens(self, sources, targets, tell=tell, first=first)
 
     def attention(
         self,
@@ -146,13 +162,27 @@ class Translator(TextModel):
         Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
         the mean over the heads. Raises UserError if the model has no attention or no such layer.
         """
+        own = target is None
+        if target is None:
+            alignments.check(self)
+            target = self.translate([source])[0]
+        found = self.alignments([source], [target], layer=layer, head=head, quiet=own)
+        return found[0]
+
+    def alignments(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        quiet: bool = False,
+    ) -> list[Alignment]:
+        """`attention` of many pairs, in batches; `quiet`: nothing is said of texts that are cut."""
         with warnings.catch_warnings():
-            if target is None:
-                alignments.check(self)
-                target = self.translate([source])[0]
-                # translating has told of a long source, and a long target is no mistake then
+            if quiet:
                 warnings.simplefilter("ignore", LongText)
-            return alignments.alignment(self, source, target, layer=layer, head=head)
+            return alignments.alignments(self, sources, targets, layer=layer, head=head)
 
     def _symbols(self) -> dict[str, Any]:
         target = self.tokenizers.target
@@ -163,14 +193,21 @@ class Translator(TextModel):
         }
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        texts = self.tokenizers.target.decode([each.ids for each in hypotheses])
-        return [
-            Translation(text, each.log_prob, each.score)
-            for text, each in zip(texts, hypotheses, strict=True)
-        ]
+        return translations(hypotheses, self.tokenizers.target)
 
     def _start(self, batch: SourceBatch) -> Any:
         return self.model.start(batch.ids, batch.lengths)
+
+    def _greedy(self, batch: SourceBatch) -> list[list[Translation]]:
+        hypotheses = greedy(
+            self.model,
+            self._start(batch),
+            rows=len(batch.limits),
+            limits=batch.limits,
+            **self._symbols(),
+        )
+        penalty = self.recipe.evaluate.length_penalty
+        return [[each] for each in self._texts([ranked(each, penalty) for each in hypotheses])]
 
     def _each(
         self,
@@ -178,7 +215,8 @@ class Translator(TextModel):
         work: Callable[[SourceBatch], list[Result]],
         *,
         nothing: Result,
-        progress: bool,
+        progress: Progress,
+        first: int,
         width: int = 1,
     ) -> list[Result]:
         refuse_one_text(texts)
@@ -197,6 +235,7 @@ class Translator(TextModel):
             device=self.device,
             nothing=nothing,
             progress=progress,
+            first=first,
         )
 
 
