@@ -140,3 +140,19 @@ def test_version_and_help(cli: Cli) -> None:
     said = cli("train", "-h")
     assert said.code == 0
     assert b"Example: headway train cldr/transformer" in said.out
+
+
+def test_evaluate_tells_what_it_left_out(trained: Run, cli: Cli, tmp_path: Path) -> None:
+    source, target = tmp_path / "in.fr", tmp_path / "in.en"
+    source.write_bytes(b"un chat\n\nun\x0cchien\n")
+    target.write_bytes(b"one cat\none dog\none dog\n")
+    said = cli("evaluate", trained("transformer"), "--data", source, target)
+    assert said.code == 0, said.err
+    assert said.out.decode().startswith("2 pairs from ")
+    assert "1 pairs with an empty side left out" in said.err
+    assert f"{source}: 1 lines hold odd separators or NUL (lines 3)" in said.err
+
+
+def test_a_path_that_the_system_refuses_is_one_message(cli: Cli) -> None:
+    said = cli("info", "x" * 5000)
+    assert said.error.endswith("File name too long")

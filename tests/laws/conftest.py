@@ -49,6 +49,8 @@ RECURRENTS: dict[str, dict[str, Any]] = {
     "gru-bilinear": {"cell": "gru", "score": "bilinear", "attend_over": "embeddings"},
     "lstm-low-rank": {"cell": "lstm", "score": "low_rank_bilinear", "score_rank": 3},
     "lstm-additive": {"cell": "lstm", "score": "additive", "n_layers": 2, "tie": "output"},
+    "lstm-fed": {"cell": "lstm", "score": "additive", "n_layers": 2, "input_feeding": True},
+    "gru-fed": {"cell": "gru", "score": "dot", "input_feeding": True, "tie": "output"},
     "gru-additive": {"cell": "gru", "score": "additive", "attend_over": "embeddings"},
 }
 

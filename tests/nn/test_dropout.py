@@ -46,6 +46,15 @@ def test_each_part_of_the_key_changes_the_mask(noise: Noise, place: int) -> None
     assert same == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(4000))  # as unrelated masks agree
 
 
+def test_one_mask_is_the_same_at_all_positions_and_differs_between_rows() -> None:
+    made = Dropout(0.5, one_mask=True)
+    made.place = 0
+    found = made(torch.ones(50, 7, 40), NOISE)  # (B, T, D)
+    assert torch.equal(found, found[:, :1].expand(-1, 7, -1))
+    assert found.eq(0).float().mean().item() == pytest.approx(0.5, abs=0.06)
+    assert len(found[:, 0].unique(dim=0)) == 50
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
 def test_share_and_mean_are_within_statistical_bounds(rate: float) -> None:
     n = 200_000

@@ -94,18 +94,22 @@ class Loop:
     def logits(self, source: list[int], target: list[int]) -> Array:
         """(T, V): what follows each target token."""
         embedded, states, begins = self.encode(source)
-        outputs = [self.weights["target_embedding.weight"][token] for token in target]
-        for layer, begin in enumerate(begins):
-            outputs, _ = self.read(outputs, begin, f"decoder.layers.{layer}")
         looked = embedded if self.settings.attend_over == "embeddings" else states
-        rows = []
-        for output in outputs:
+        said, rows = np.zeros(E), []
+        for token in target:
+            output = self.weights["target_embedding.weight"][token]
+            if self.settings.input_feeding:
+                output = np.concatenate((output, said))
+            for layer, state in enumerate(begins):
+                begins[layer] = self.cell(output, state, f"decoder.layers.{layer}", "")
+                output = begins[layer][0]
             if self.settings.score != "none":
                 weights = np.exp([self.score(output, key) for key in looked])
                 context = (weights / weights.sum()) @ np.array(looked)
                 output = np.concatenate((context, output))
             weight, bias = self.weights["readout.weight"], self.weights["readout.bias"]
-            rows.append(self.weights["head.weight"] @ np.tanh(weight @ output + bias))
+            said = np.tanh(weight @ output + bias)
+            rows.append(self.weights["head.weight"] @ said)
         return np.array(rows)
 
 
@@ -122,6 +126,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"score": "additive", "cell": "lstm", "bidirectional": False, "n_layers": 2},
     {"score": "additive", "score_rank": 5, "cell": "gru", "attend_over": "embeddings"},
     {"score": "additive", "cell": "gru", "tie": "output"},
+    {"score": "additive", "cell": "gru", "n_layers": 2, "input_feeding": True},
+    {"score": "dot", "cell": "lstm", "input_feeding": True},
 ]
 
 

@@ -6,13 +6,14 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from headway.training import probe
-from headway.training.loop import Trainer
+from headway.training.loop import NotFinite, Trainer
 from headway.training.probe import faster_dtype
 
 Make = Callable[..., Trainer]
@@ -64,6 +65,21 @@ def test_another_training_is_measured_for_itself(
         faster_dtype(trainer)
         assert len(stopwatch.asked) == 2 * count
         assert len(json.loads(cache.read_text(encoding="utf-8"))) == count
+
+
+def test_a_dtype_that_overflows_is_never_the_faster(
+    make: Make, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a real measurement, in which bfloat16 would win by taking no time at all."""
+    real = Trainer.advance
+
+    def advance(self: Trainer, batches: Any) -> None:
+        if self.settings.dtype == "bfloat16":
+            raise NotFinite("the loss is not finite")
+        real(self, batches)
+
+    monkeypatch.setattr(Trainer, "advance", advance)
+    assert faster_dtype(make()) == "float32"
 
 
 @pytest.mark.parametrize("content", ["", "[1, 2]", '{"torn', "null", "\x00"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +64,11 @@ def save_checkpoint(
     optimizer: Mapping[str, Tensor],
     state: Mapping[str, Any],
     keep: int,
+    also: Collection[int] = (),
 ) -> Path:
     """Write `step-STEP` in `folder`, then leave only the `keep` newest up to this step.
+
+    Of the older ones those of the steps `also` stay too.
 
     Checkpoints of later steps are of a past that this run did not have (it went back because they
     were broken) and go too. Raises UserError where the disk is full or refuses, with the older
@@ -84,7 +87,7 @@ def save_checkpoint(
         }
         record = {"format": FORMAT, "step": step, "files": files}
         (part / _RECORD).write_text(to_json(record), encoding="utf-8")
-    _prune(folder, step, keep)
+    _prune(folder, step, keep, also)
     return path
 
 
@@ -100,6 +103,22 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         else:
             return Checkpoint(step, path), passed_over
     return None, passed_over
+
+
+def whole_checkpoints(folder: Path, steps: Collection[int]) -> list[Checkpoint]:
+    """The complete checkpoints of these steps, newest first; their sizes are checked."""
+    found = {at: path for at, path in reversed(_steps(folder)) if not _flaw(at, path)}
+    return [Checkpoint(at, found[at]) for at in sorted(found, reverse=True) if at in steps]
+
+
+def mean_weights(checkpoints: Sequence[Checkpoint]) -> dict[str, Tensor]:
+    """The mean of the weights of some checkpoints, one of them in memory at a time."""
+    sums: dict[str, Tensor] = {}
+    for checkpoint in checkpoints:
+        for name, tensor in checkpoint.weights().items():
+            exact = tensor.double()
+            sums[name] = sums[name] + exact if name in sums else exact
+    return {name: (total / len(checkpoints)).float() for name, total in sums.items()}
 
 
 def _steps(folder: Path) -> list[tuple[int, Path]]:
@@ -151,10 +170,11 @@ def _changed(path: Path) -> str | None:
     return None
 
 
-def _prune(folder: Path, step: int, keep: int) -> None:
+def _prune(folder: Path, step: int, keep: int, also: Collection[int]) -> None:
     good = [path for at, path in _steps(folder) if at <= step and _flaw(at, path) is None]
-    for _, path in _steps(folder):
-        if path not in good[: max(1, keep)]:
+    newest = good[: max(1, keep)]
+    for at, path in _steps(folder):
+        if path not in newest and not (at in also and path in good):
             remove_folder(path)
 
 

@@ -32,13 +32,14 @@ class Looked(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """Where the decoding of N hypotheses stands: recurrent states, and what they may look at.
+    """Where the decoding of N hypotheses stands: recurrent states, what they may look at and said.
 
     Hypotheses stand source by source, equally many of each; so the sources may be fewer than they.
     """
 
     recurrent: RecurrentState
     looked: Looked
+    said: Tensor  # (N, 1, E)
 
     def select(self, rows: Tensor) -> Self:
         """The hypotheses `rows` (M,), in that order."""
@@ -46,14 +47,16 @@ class DecoderState(NamedTuple):
         looked = self.looked
         if sources is not None:
             looked = Looked(*(part[sources] for part in looked))
-        return self._replace(recurrent=self.recurrent.select(rows), looked=looked)
+        recurrent = self.recurrent.select(rows)
+        return self._replace(recurrent=recurrent, looked=looked, said=self.said[rows])
 
 
 class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
     """Encoder, decoder, attention between them if there is a score, and a readout.
 
     The readout is tanh(W [context; output]) (Luong et al., 2015, equation 5), of the embeddings'
-    width, so that the output matrix can be the target embedding.
+    width, so that the output matrix can be the target embedding. With input feeding it is also a
+    part of the decoder's next input.
     """
 
     def __init__(self, settings: RecurrentSettings, n_source: int, n_target: int) -> None:
@@ -65,19 +68,27 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         self.target_embedding = (
             self.source_embedding if shared else nn.Embedding(n_target, d_embedding)
         )
-        self.source_dropout = Dropout(settings.dropout)
-        self.target_dropout = Dropout(settings.dropout)
+        rate, one_mask = settings.dropout, settings.variational
+        self.source_dropout = Dropout(rate, one_mask=one_mask)
+        self.target_dropout = Dropout(rate, one_mask=one_mask)
         self.encoder = Recurrent(
             settings.cell,
             d_embedding,
             width,
             settings.n_layers,
             bidirectional=settings.bidirectional,
-            dropout=settings.dropout,
+            dropout=rate,
+            one_mask=one_mask,
         )
         self.bridge = nn.ModuleList(nn.Linear(width, width) for _ in range(settings.n_layers))
+        self.input_feeding = settings.input_feeding
         self.decoder = Recurrent(
-            settings.cell, d_embedding, width, settings.n_layers, dropout=settings.dropout
+            settings.cell,
+            d_embedding * (2 if self.input_feeding else 1),
+            width,
+            settings.n_layers,
+            dropout=rate,
+            one_mask=one_mask or self.input_feeding,  # position by position it cannot but be one
         )
         d_looked = d_embedding if self.over_embeddings else width
         self.score: Score | None = None
@@ -85,7 +96,7 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
             self.score = make_score(settings.score, width, d_looked, rank=settings.score_rank)
         self.tap_weights = Tap()
         self.readout = nn.Linear(width + (d_looked if self.score else 0), d_embedding)
-        self.readout_dropout = Dropout(settings.dropout)
+        self.readout_dropout = Dropout(rate, one_mask=one_mask)
         self.head = nn.Linear(d_embedding, n_target, bias=False)
         if settings.tie != "none":
             self.head.weight = self.target_embedding.weight
@@ -108,7 +119,8 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         )
         value = (embedded if self.over_embeddings else states)[:, None]  # (B, 1, S, ·)
         key = self.score.keys(value) if self.score else value
-        return DecoderState(RecurrentState(begin), Looked(key, value, real))
+        said = embedded.new_zeros(len(source), 1, self.readout.out_features)
+        return DecoderState(RecurrentState(begin), Looked(key, value, real), said)
 
     def decode(self, target: Tensor, encoded: DecoderState, noise: Noise | None = None) -> Tensor:
         """Ids (B, T), the first state -> hidden (B, T, E)."""
@@ -126,7 +138,22 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         self, ids: Tensor, state: DecoderState, noise: Noise | None
     ) -> tuple[Tensor, DecoderState]:
         embedded = self.target_dropout(self.target_embedding(ids), noise)  # (N, T, E)
-        output, recurrent = self.decoder(embedded, state=state.recurrent, noise=noise)
+        if self.input_feeding:
+            parts = []
+            for entry in embedded.split(1, dim=1):
+                _, state = self._read(torch.cat((entry, state.said), dim=-1), state, noise)
+                parts.append(state.said)
+            hidden = torch.cat(parts, dim=1)
+        else:
+            hidden, state = self._read(embedded, state, noise)
+        hidden = self.readout_dropout(hidden, noise)  # (N, T, E)
+        return hidden, state
+
+    def _read(
+        self, entries: Tensor, state: DecoderState, noise: Noise | None
+    ) -> tuple[Tensor, DecoderState]:
+        """Inputs (N, T, ·) after the state -> readouts (N, T, E) and the state after them."""
+        output, recurrent = self.decoder(entries, state=state.recurrent, noise=noise)
         if self.score is not None:
             looked = state.looked
             R, (N, T) = len(looked.real), output.shape[:2]
@@ -139,8 +166,8 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
                 on_weights=self.tap_weights if self.tap_weights.watched else None,
             ).reshape(N, T, -1)  # (N, T, ·)
             output = torch.cat((context, output), dim=-1)
-        hidden: Tensor = self.readout_dropout(torch.tanh(self.readout(output)), noise)
-        return hidden, state._replace(recurrent=recurrent)
+        said: Tensor = torch.tanh(self.readout(output))
+        return said, DecoderState(recurrent, state.looked, said[:, -1:])
 
 
 def initialise_recurrent(model: RecurrentTranslator) -> None:

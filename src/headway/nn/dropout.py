@@ -30,20 +30,22 @@ class Noise:
 class Dropout(nn.Module):
     """Sets a share `rate` of the elements to 0 and scales the rest, if noise is given.
 
-    `place` tells the dropouts of a network apart; `number_places` sets it.
+    `place` tells the dropouts of a network apart; `number_places` sets it. With `one_mask` all
+    positions of a row lose the same elements (variational dropout: Gal & Ghahramani, 2016).
     """
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: float, *, one_mask: bool = False) -> None:
         super().__init__()
-        self.rate = rate
+        self.rate, self.one_mask = rate, one_mask
         self.place = -1
 
     def forward(self, hidden: Tensor, noise: Noise | None) -> Tensor:
-        """Any shape -> the same shape."""
+        """Any shape -> the same shape; (B, T, D) with `one_mask`."""
         if noise is None or self.rate == 0.0:
             return hidden
         assert self.place >= 0, "number_places was not called on this network"
-        return hidden * keep_mask(hidden.shape, self.rate, noise.at(self.place), hidden)
+        shape = hidden[:, :1].shape if self.one_mask else hidden.shape
+        return hidden * keep_mask(shape, self.rate, noise.at(self.place), hidden)
 
     def extra_repr(self) -> str:
         """What print(module) shows."""

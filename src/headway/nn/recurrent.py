@@ -47,6 +47,7 @@ class Recurrent(nn.Module):
         *,
         bidirectional: bool = False,
         dropout: float = 0.0,
+        one_mask: bool = False,
     ) -> None:
         super().__init__()
         each = width // 2 if bidirectional else width
@@ -59,7 +60,9 @@ class Recurrent(nn.Module):
             )
             for index in range(n_layers)
         )
-        self.dropout = nn.ModuleList(Dropout(dropout) for _ in range(n_layers - 1))
+        self.dropout = nn.ModuleList(
+            Dropout(dropout, one_mask=one_mask) for _ in range(n_layers - 1)
+        )
 
     def forward(
         self,

@@ -50,7 +50,8 @@ def alignments(
         batch = made.batch(pairs, rows)
         with record(made.model, taps[layer]) as seen:
             made.model.decode(batch.target, made.model.encode(batch.source, batch.source_real))
-        weights = seen[taps[layer]][-1]  # (B, H, T, S)
+        # one call, or with input feeding one a position
+        weights = torch.cat(seen[taps[layer]], dim=2)  # (B, H, T, S)
         chosen = _of_head(weights, head).cpu().numpy()  # (B, T, S)
         for place, row in enumerate(rows.tolist()):
             S, T = int(lengths[0][row]), int(lengths[1][row])

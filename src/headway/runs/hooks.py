@@ -11,11 +11,13 @@ import torch
 from headway.base.files import explain_os_errors
 from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
-from headway.checkpoint.steps import save_checkpoint
+from headway.checkpoint.steps import mean_weights, save_checkpoint, whole_checkpoints
+from headway.checkpoint.weights import fill
 from headway.data.pairs import Pairs
 from headway.runs.evaluate import evaluate_pairs
 from headway.runs.translator import Translator
 from headway.settings.recipe import Recipe
+from headway.settings.training import TrainSettings
 from headway.training.loop import Trainer
 from headway.training.optimizer import optimizer_tensors
 from headway.training.schedules import learning_rate
@@ -87,27 +89,50 @@ class RunHooks:
         """Translate some of the validation part; keep the weights if they are the best so far."""
         if self.valid is None:
             return
-        found = evaluate_pairs(self.translator, self.valid, beam=1)
+        if self._judge(self.valid, state, {"kind": "valid", "step": state.step}):
+            state.stale = 0
+        else:
+            state.stale += 1
+
+    def on_end(self, state: TrainState) -> None:
+        """Let the mean of the last saves compete; without validation data, take it."""
+        wanted = self.recipe.train.average
+        if wanted == 1:
+            return
+        steps = {state.step, *regular_saves(state.step, self.recipe.train)}
+        found = whole_checkpoints(self.folder.checkpoints, steps)[:wanted]
+        fill(self.trainer.model, mean_weights(found), where=str(self.folder.checkpoints))
+        say(f"the mean of the weights of steps {', '.join(str(each.step) for each in found)}:")
+        if self.valid is not None:
+            self._judge(
+                self.valid, state, {"kind": "average", "step": state.step, "of": len(found)}
+            )
+
+    def _judge(self, valid: Pairs, state: TrainState, record: dict[str, Any]) -> bool:
+        """Evaluate the model, complete and write the record; whether it was the best so far."""
+        found = evaluate_pairs(self.translator, valid, beam=1)
         scores = found.to_table()
         values = {name: scores[name] for name in ("bleu", "chrf", "exact_match", "token_accuracy")}
-        record = {
-            "kind": "valid",
-            "step": state.step,
-            "nll": scores["nll"],
-            "perplexity": scores["perplexity"],
-            **values,
-            "samples": found.samples(self.recipe.evaluate.samples),
-        }
-        self.log.write(record)
+        self.log.write(
+            {
+                **record,
+                "nll": scores["nll"],
+                "perplexity": scores["perplexity"],
+                **values,
+                "samples": found.samples(self.recipe.evaluate.samples),
+            }
+        )
         metric = self.recipe.evaluate.metric
         value = scores["nll" if metric == "loss" else metric]
         if metric in LOWER_IS_BETTER:
             value = -value
         shown = "  ".join(f"{name} {number:.1f}" for name, number in values.items())
         say(f"step {state.step}: perplexity {scores['perplexity']:.2f}  {shown}")
-        if math.isfinite(value) and (state.best is None or value > state.best):
-            state.best, state.best_step = value, state.step
-            self.folder.save_weights(self.trainer.model.state_dict())
+        if not math.isfinite(value) or (state.best is not None and value <= state.best):
+            return False
+        state.best, state.best_step = value, state.step
+        self.folder.save_weights(self.trainer.model.state_dict())
+        return True
 
     def on_save(self, state: TrainState) -> None:
         """A checkpoint from which training goes on exactly."""
@@ -119,4 +144,16 @@ class RunHooks:
             optimizer=optimizer_tensors(optimizers, model),
             state={**state.to_table(), "threads": torch.get_num_threads()},
             keep=self.recipe.train.keep,
+            also=regular_saves(state.step, self.recipe.train),
         )
+
+
+def regular_saves(step: int, settings: TrainSettings) -> list[int]:
+    """The steps up to `step` whose weights the mean at the end may need, newest first.
+
+    Those that a stop forced are none of them, so that a stopped run ends with the same mean.
+    """
+    if settings.average == 1:
+        return []
+    newest = step - step % settings.save_every
+    return list(range(newest, 0, -settings.save_every))[: settings.average]

@@ -103,6 +103,7 @@ class _Run:
                 ],
                 leave=hooks.on_save,
             )
+            hooks.on_end(self.trainer.state)
         except NotFinite:
             if all(bool(weight.isfinite().all()) for weight in self.trainer.weights):
                 hooks.on_save(self.trainer.state)

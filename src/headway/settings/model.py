@@ -90,7 +90,10 @@ class RecurrentSettings(Settings):
     """The recurrent encoder–decoder (Cho et al., 2014; Bahdanau et al., 2015; Luong et al., 2015).
 
     `score` "none" leaves the decoder with the encoder's last state alone; any other score gives it
-    attention over the encoder's "states" or over the source "embeddings".
+    attention over the encoder's "states" or over the source "embeddings". With `input_feeding` the
+    decoder also reads what the attention before gave (Luong et al., 2015, section 3.3), which takes
+    its training one position at a time. `variational` drops the same elements at all positions of a
+    row (Gal & Ghahramani, 2016), in the inputs and outputs of the layers.
     """
 
     kind: Literal["recurrent"] = "recurrent"
@@ -102,12 +105,16 @@ class RecurrentSettings(Settings):
     score: Literal["none", Score] = "none"
     score_rank: PositiveInt | None = None
     attend_over: Literal["states", "embeddings"] = "states"
+    input_feeding: bool = False
     dropout: Rate = 0.1
+    variational: bool = False
     max_length: PositiveInt = 512
     tie: Literal["none", "output", "all"] = "none"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.input_feeding and self.score == "none":
+            raise ValueError("input_feeding feeds what attention gives: it needs a score")
         if self.bidirectional and self.d_hidden % 2:
             raise ValueError(
                 f"d_hidden = {self.d_hidden} must be even: each direction has half of it"

@@ -41,6 +41,14 @@ class Recipe(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _evaluates(self) -> Self:
+        if self.train.patience is not None and self.data.valid is None:
+            raise ValueError(
+                "train.patience waits for a better validation score: it needs data.valid"
+            )
+        return self
+
     def to_toml(self) -> str:
         """The resolved recipe, every default written out."""
         return dump_toml(self.to_table())

@@ -67,7 +67,9 @@ class Trainer:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
-        """Train to the last step; `log` sees the window of losses, which is then emptied.
+        """Train to the last step, or until `patience` evaluations brought nothing better.
+
+        `log` sees the window of losses, which is then emptied.
 
         Ctrl-C and SIGTERM end it after the step in hand: `leave` saves, then Interrupted is
         raised. Raises UserError at the first loss or gradient that is not finite, before the
@@ -77,7 +79,7 @@ class Trainer:
         batches = self.order.after(self.state.epoch, self.state.batch)
         self.model.train()
         with _listen() as asked, ProgressBar("training", steps, done=self.state.step) as progress:
-            while self.state.step < steps:
+            while self.state.step < steps and not self._waited_enough():
                 self.advance(batches)
                 last = self.state.step == steps
                 progress.advance(text=self._text())
@@ -85,7 +87,8 @@ class Trainer:
                     log.call(self.state)
                 if self.state.step % log.every == 0:
                     self.state.window = Window()
-                for hook in hooks:
+                for hook in hooks:  # an evaluation may show that there has been enough waiting
+                    last = last or self._waited_enough()
                     if self.state.step % hook.every == 0 or last:
                         hook.call(self.state)
                         self.model.train()
@@ -93,6 +96,15 @@ class Trainer:
                     leave(self.state)
                     step = self.state.step
                     raise Interrupted(asked[0], f"stopped and saved after step {step} of {steps}")
+
+        if self.state.step < steps:
+            if self.state.window.steps:
+                log.call(self.state)
+            say(f"ends at step {self.state.step}: nothing better since {self.state.best_step}")
+
+    def _waited_enough(self) -> bool:
+        patience = self.settings.patience
+        return patience is not None and self.state.stale >= patience
 
     def advance(self, batches: Iterator[tuple[int, int, Rows]]) -> None:
         """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""

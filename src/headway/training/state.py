@@ -23,7 +23,7 @@ class TrainState:
     """Position in steps and data, and what has been seen so far.
 
     `epoch` and `batch` name the next batch. The randomness needs no state: it is a function of
-    (seed, step, micro-batch, place).
+    (seed, step, micro-batch, place). `stale` counts the evaluations since the best.
     """
 
     step: int = 0
@@ -34,6 +34,7 @@ class TrainState:
     skipped: int = 0
     best: float | None = None
     best_step: int = 0
+    stale: int = 0
     window: Window = field(default_factory=Window)
 
     def to_table(self) -> dict[str, Any]:
