@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.checkpoint.run import RunFolder
+from headway.data.pair_stream import PairStream
 from headway.data.pairs import Pairs
 from headway.settings.data import TokenizerSettings
 from headway.tokens.tokenizer import Tokenizer
@@ -21,13 +22,14 @@ class Tokenizers:
     target: Tokenizer
 
     @classmethod
-    def train(cls, settings: TokenizerSettings, pairs: Pairs) -> Tokenizers:
-        """Learn them from training pairs."""
+    def train(cls, settings: TokenizerSettings, pairs: Pairs | PairStream) -> Tokenizers:
+        """Learn them from training pairs, in one pass if they are joint, else in one a side."""
         if settings.joint:
             joint = train_tokenizer(settings, pairs.texts())
             return cls(joint, joint)
         return cls(
-            train_tokenizer(settings, pairs.sources), train_tokenizer(settings, pairs.targets)
+            train_tokenizer(settings, pairs.texts("source")),
+            train_tokenizer(settings, pairs.texts("target")),
         )
 
     @classmethod
