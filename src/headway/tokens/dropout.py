@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -21,13 +23,40 @@ Sizes = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.int32, np.int64)
 
 
+@dataclass(frozen=True)
+class Words:
+    """Texts cut into words, ready to be encoded again and again: 4 bytes a word.
+
+    `places` says which of the distinct words stands where, `n_words` how many each text has; the
+    bytes of the distinct words, as ids, are end to end in `letters`, `sizes` of them in each.
+    """
+
+    places: Ids
+    n_words: Ids
+    letters: Ids
+    sizes: Ids
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        return len(self.n_words)
+
+    def some(self, texts: Sizes) -> Words:
+        """Only these texts, by their number."""
+        ends = np.cumsum(self.n_words, dtype=np.int64)
+        kept = [self.places[ends[text] - self.n_words[text] : ends[text]] for text in texts]
+        places = np.concatenate(kept) if kept else self.places[:0]
+        return Words(places, self.n_words[texts], self.letters, self.sizes)
+
+
 class BpeDropout:
     """Encodes texts with each possible merge left out with the probability `rate`.
 
     As in algorithm 1 of the paper: at each step every merge that could be made in a word is left
     out with that probability, the first that is left by rank is made, and the word is finished
-    when none is left. The tokenizers library does the same, but draws from a generator that cannot
-    be seeded; so the merges are made here, for all words of one length at a time.
+    when none is left. The tokenizers library draws from a generator that cannot be seeded, and
+    gives what it left out further chances when it comes upon a merge that is no longer possible,
+    so that it cuts longer words less than the paper does. Here merges are made for all words of
+    one length at a time.
     """
 
     def __init__(
@@ -37,7 +66,7 @@ class BpeDropout:
         text = tokenizer.to_json()
         file = json.loads(text)
         _check(file, where)
-        self.tokenizer, self.rate = tokenizer, rate
+        self.rate, self.eos = rate, tokenizer.eos
         self._rules = Backend.from_str(text)
         vocab, merges = file["model"]["vocab"], file["model"]["merges"]
         self._letters = {token: id for token, id in vocab.items() if len(token) == 1}
@@ -51,71 +80,75 @@ class BpeDropout:
         self._rank = np.append(self._rank, self._none)
         self._merged = np.array([vocab[one + other] for one, other in merges], np.int32)
 
+    def cut(self, texts: Iterable[str]) -> Words:
+        """Cut texts into words, which is the slow part and the same each epoch.
+
+        UserError if a text is not valid Unicode.
+        """
+        normalizer, rule = self._rules.normalizer, self._rules.pre_tokenizer
+        known: dict[str, int] = {}
+        places, n_words = array("i"), array("i")
+        for text in only_unicode(texts):
+            clean = normalizer.normalize_str(text) if normalizer else text
+            words = rule.pre_tokenize_str(clean)
+            places.extend([known.setdefault(word, len(known)) for word, _ in words])
+            n_words.append(len(words))
+        letters = array("i", (self._letters[letter] for word in known for letter in word))
+        sizes = array("i", map(len, known))
+        return Words(*(np.array(part, np.int32) for part in (places, n_words, letters, sizes)))
+
     def encode(
-        self, texts: Sequence[str], *, seed: Sequence[int], longest: int | None = None
+        self, words: Words, *, seed: Sequence[int], longest: int | None = None
     ) -> tuple[Ids, Sizes]:
         """The ids of all texts end to end, each text closed by `eos`, and how many each has.
 
         A pure function of the texts, in their order, and of `seed`: numbers from 0, such as
-        (seed of the run, epoch, side, block). A text that would have more than `longest` ids is
-        encoded without dropout. UserError if a text is not valid Unicode.
+        (seed of the run, epoch, side). A text that would have more than `longest` ids is encoded
+        without dropout.
         """
-        index, n_words, words = self._cut(texts)
         random = np.random.Generator(np.random.PCG64(list(seed)))
-        found = list(self._encode_words(words, index, random))
-        sizes = np.ones(len(index), np.int64)
+        ids, lengths = self._encode(words, self.rate, random)
+        long = np.flatnonzero(lengths > longest) if longest is not None else lengths[:0]
+        if not len(long):
+            return ids, lengths
+        rows = np.split(ids, np.cumsum(lengths)[:-1])
+        plain, sizes = self._encode(words.some(long), 0.0, random)
+        for text, row in zip(long, np.split(plain, np.cumsum(sizes)[:-1]), strict=True):
+            rows[text] = row
+        lengths[long] = sizes
+        return np.concatenate(rows), lengths
+
+    def _encode(self, words: Words, rate: float, random: np.random.Generator) -> tuple[Ids, Sizes]:
+        found = list(self._encode_words(words, rate, random))
+        sizes = np.ones(len(words.places), np.int64)
         for which, ids in found:
             sizes[which] = ids.shape[1]
-        text_of = np.repeat(np.arange(len(n_words)), n_words)
-        lengths = np.bincount(text_of, sizes, len(n_words)).astype(np.int64) + 1
-        ends = np.cumsum(lengths)
-        flat = np.full(int(lengths.sum()), self.tokenizer.eos, np.int32)
+        text_of = np.repeat(np.arange(len(words)), words.n_words)
+        lengths = np.bincount(text_of, sizes, len(words)).astype(np.int64) + 1
+        flat = np.full(int(lengths.sum()), self.eos, np.int32)
         starts = np.cumsum(sizes) - sizes + text_of  # one end symbol stands after each text before
         for which, ids in found:
             flat[starts[which][:, None] + np.arange(ids.shape[1])] = ids
-        if longest is None or int(lengths.max(initial=0)) <= longest:
-            return flat, lengths
-        return self._without_long(texts, np.split(flat, ends[:-1]), longest)
-
-    def _without_long(
-        self, texts: Sequence[str], rows: list[Ids], longest: int
-    ) -> tuple[Ids, Sizes]:
-        long = [number for number, row in enumerate(rows) if len(row) > longest]
-        plain = self.tokenizer.encode([texts[number] for number in long])
-        for number, ids in zip(long, plain, strict=True):
-            rows[number] = np.array(ids, np.int32)
-        return np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
-
-    def _cut(self, texts: Sequence[str]) -> tuple[Sizes, Sizes, list[str]]:
-        """Which word stands where, how many words each text has, and the distinct words."""
-        normalizer, cut = self._rules.normalizer, self._rules.pre_tokenizer
-        known: dict[str, int] = {}
-        index: list[int] = []
-        n_words = []
-        for text in only_unicode(texts):
-            clean = normalizer.normalize_str(text) if normalizer else text
-            words = cut.pre_tokenize_str(clean)
-            index += [known.setdefault(word, len(known)) for word, _ in words]
-            n_words.append(len(words))
-        return np.array(index, np.int64), np.array(n_words, np.int64), list(known)
+        return flat, lengths
 
     def _encode_words(
-        self, words: list[str], index: Sizes, random: np.random.Generator
+        self, words: Words, rate: float, random: np.random.Generator
     ) -> Iterator[tuple[Sizes, Ids]]:
-        """Yields places in `index` and the ids of the words there, those of one size together."""
-        letters = np.array([self._letters[letter] for word in words for letter in word], np.int32)
-        sizes = np.array([len(word) for word in words], np.int64)
-        starts = np.cumsum(sizes) - sizes
-        order = np.argsort(sizes[index], kind="stable")
-        borders = np.flatnonzero(np.diff(sizes[index][order])) + 1
+        """Yields places of words and the ids of the words there, those of one size together."""
+        starts = np.cumsum(words.sizes, dtype=np.int64) - words.sizes
+        sizes = words.sizes[words.places]
+        order = np.argsort(sizes, kind="stable")
+        borders = np.flatnonzero(np.diff(sizes[order])) + 1
         for places in np.split(order, borders):
             if len(places):
-                word = index[places]
-                ids = letters[starts[word][:, None] + np.arange(sizes[word[0]])]
-                for rows, merged in self._merge(ids, random):
+                word = words.places[places]
+                ids = words.letters[starts[word][:, None] + np.arange(words.sizes[word[0]])]
+                for rows, merged in self._merge(ids, rate, random):
                     yield places[rows], merged
 
-    def _merge(self, ids: Ids, random: np.random.Generator) -> Iterator[tuple[Sizes, Ids]]:
+    def _merge(
+        self, ids: Ids, rate: float, random: np.random.Generator
+    ) -> Iterator[tuple[Sizes, Ids]]:
         """Merge in words of one length, `ids` (words, length), until none of them goes on.
 
         In each step every word that goes on becomes one shorter, so the rest stays a rectangle.
@@ -123,7 +156,7 @@ class BpeDropout:
         rows = np.arange(len(ids))
         ranks = self._ranks(ids[:, :-1], ids[:, 1:])  # (words, length - 1)
         while ids.shape[1] > 1:
-            left_out = random.random(ranks.shape, np.float32) < self.rate
+            left_out = random.random(ranks.shape, np.float32) < rate
             possible = np.where(left_out, self._none, ranks)
             best = possible.argmin(axis=1)
             rank = possible[np.arange(len(rows)), best]
