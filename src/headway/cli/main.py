@@ -14,7 +14,17 @@ import typer
 from headway import __version__
 from headway.base.errors import Interrupted, UserError
 from headway.base.files import NO_ROOM
-from headway.cli import attention, data, demo, evaluate, info, recipes, train, translate
+from headway.cli import (
+    attention,
+    data,
+    demo,
+    evaluate,
+    info,
+    recipes,
+    tokenizer,
+    train,
+    translate,
+)
 
 app = typer.Typer(
     name="headway",
@@ -26,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, evaluate, attention, data, recipes, info):
+for verb in (demo, train, translate, evaluate, attention, data, tokenizer, recipes, info):
     verb.add_to(app)
 
 

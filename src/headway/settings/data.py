@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     Discriminator,
+    Field,
     PlainValidator,
     PositiveInt,
     Tag,
@@ -190,6 +191,10 @@ class TokenizerSettings(Settings):
 
     `size` bounds the vocabulary, special tokens included; `min_count` is the cut-off below which
     a character or word is unknown.
+
+    `file` is a tokeniser that exists already, for both sides, or for the source if `target_file`
+    is the target's; then `kind`, `size` and `min_count` say nothing. `dropout` is the probability
+    with which a merge of BPE is left out while training (Provilkov et al. 2020).
     """
 
     kind: Literal["character", "word", "bpe", "wordpiece"] = "bpe"
@@ -198,3 +203,26 @@ class TokenizerSettings(Settings):
     joint: bool = True
     lowercase: bool = False
     strip_accents: bool = False
+    file: str | None = None
+    target_file: str | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.file is None:
+            if self.target_file is not None:
+                raise ValueError("target_file goes with file, which is then the source's: set it")
+            if self.dropout and self.kind != "bpe":
+                raise ValueError(f"dropout is for kind = 'bpe', not for '{self.kind}'")
+            return self
+        if self.lowercase or self.strip_accents:
+            raise ValueError(
+                "the file says itself what becomes of case and accents: "
+                "leave out lowercase and strip_accents"
+            )
+        if self.joint == (self.target_file is not None):
+            raise ValueError(
+                "one file is for both sides (joint = true), two are for one side each "
+                "(file, target_file and joint = false)"
+            )
+        return self
