@@ -244,7 +244,7 @@ def test_options_that_do_not_go_together(
 def test_input_that_is_not_utf8(trained: Run, cli: Cli) -> None:
     said = cli("translate", trained("plain"), stdin=b"un\n\xff\n")
     assert "standard input:2: not UTF-8: byte 0xff at position 1" in said.error
-    assert said.out == b""
+    assert said.out.count(b"\n") == 1  # the line before it
 
 
 def test_a_picture_of_another_kind(trained: Run, cli: Cli, tmp_path: Path) -> None:

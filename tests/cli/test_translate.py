@@ -73,12 +73,11 @@ def test_no_translation_breaks_a_line(
     from headway.runs.translator import Translation, Translator
 
     text = "a\r\nb\u2028c\x85d\x0be"
-    monkeypatch.setattr(Translator, "translate", lambda _, lines, **__: [text for _ in lines])
-    assert cli("translate", trained("plain"), stdin=b"un\nun\n").out == b"a b c d e\n" * 2
-    best = [Translation(text, -2.0, -1.0)]
+    best = [Translation(text, -2.0, -1.0, "limit")]
     monkeypatch.setattr(Translator, "n_best", lambda _, lines, *__, **___: [best for _ in lines])
+    assert cli("translate", trained("plain"), stdin=b"un\nun\n").out == b"a b c d e\n" * 2
     said = cli("translate", trained("plain"), "--nbest", 1, stdin=b"un\n")
-    assert said.out == b"1\t-1.0000\t-2.0000\ta b c d e\n"
+    assert said.out == b"1\t-1.0000\t-2.0000\tlimit\ta b c d e\n"
 
 
 def test_no_line_and_no_line_end(trained: Run, cli: Cli) -> None:
@@ -104,14 +103,14 @@ def test_n_best_lists(trained: Run, cli: Cli) -> None:
     said = cli("translate", trained("attention"), "--nbest", 3, stdin=b"un chat\n\nvert\n")
     rows = [line.split("\t") for line in said.out.decode("utf-8").splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
-    assert rows[3] == ["2", "0.0000", "0.0000", ""]
+    assert rows[3] == ["2", "0.0000", "0.0000", "end", ""]
     for part in (rows[:3], rows[4:]):
-        scores = [float(score) for _, score, _, _ in part]
+        scores = [float(score) for _, score, *_ in part]
         assert scores == sorted(scores, reverse=True)
-        assert all(float(log_prob) < 0 for _, _, log_prob, _ in part)
-        assert len({text for _, _, _, text in part}) == 3
+        assert all(float(log_prob) < 0 for _, _, log_prob, *_ in part)
+        assert len({text for *_, text in part}) == 3
     one = cli("translate", trained("attention"), "--beam", 4, stdin=b"un chat\n\nvert\n")
-    assert one.out.decode("utf-8").splitlines() == [rows[0][3], "", rows[4][3]]
+    assert one.out.decode("utf-8").splitlines() == [rows[0][4], "", rows[4][4]]
     wide = cli("translate", trained("attention"), "--nbest", 6, "--beam", 6, stdin=b"un\n")
     assert wide.out.count(b"\n") == 6
 

@@ -88,3 +88,40 @@ def test_logits_are_the_head_of_what_decode_gives(model: Model) -> None:
     picked = REAL.flatten()[: B * T]  # logits of some tokens only
     rows = hidden.flatten(0, 1)[: len(picked)][picked]
     close(model.head(rows), model(source, REAL, target).flatten(0, 1)[: len(picked)][picked])
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        [[0, 0, 1, 1, 2, 2], [1, 0, 2, 3, 5, 5], [4, 5, 0, 1], [1, 1, 3, 2]],  # beams of two
+        [[0, 0, 0, 2, 2, 2], [0, 1, 3, 4], [2, 3], [1]],  # a source leaves, beams shrink
+        [[0, 0, 1, 2, 2, 2], [5, 1, 2, 0, 3, 3]],  # beams of unequal numbers
+        [[1, 1, 1, 1], [0, 3, 2, 1], [0, 0], [1, 0]],  # one source is left
+        [[0, 1, 2, 0, 1, 2], [3, 0, 4, 1, 5, 2], [0, 1, 2, 3]],  # not source by source
+    ],
+)
+@pytest.mark.parametrize("before", [False, True])
+@torch.no_grad()
+def test_hypotheses_of_a_source_give_what_each_gives_alone(
+    model: Model, orders: list[list[int]], before: bool
+) -> None:
+    """Trap D5: every hypothesis keeps its own source and its own past, however they are chosen."""
+    source, _ = ids()
+    state = model.start(source, LENGTHS)
+    entries = [(row, [row]) for row in range(B)]  # of which source, and its tokens
+    if before:  # chosen before anything is read
+        rows = orders[0]
+        state, entries = state.select(torch.tensor(rows)), [entries[row] for row in rows]
+        orders = orders[1:]
+    for step, order in enumerate([*orders, []]):
+        last = torch.tensor([[tokens[-1]] for _, tokens in entries])
+        logits, state = model.step(last, state)
+        for (row, tokens), found in zip(entries, logits[:, -1], strict=True):
+            alone = model(source[row : row + 1], REAL[row : row + 1], torch.tensor([tokens]))
+            close(found, alone[0, -1])
+        if order:
+            state = state.select(torch.tensor(order))
+            entries = [
+                (entries[row][0], [*entries[row][1], (row * 5 + place + step) % VOCABULARY])
+                for place, row in enumerate(order)
+            ]

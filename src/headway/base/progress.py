@@ -32,12 +32,14 @@ def say(line: str) -> None:
 
 
 class ProgressBar:
-    """Counts `total` units of work of the name `what`; shows rate, time left and a free text.
+    """Counts units of work of the name `what`; shows time left and a free text.
+
+    `total` is how many there are, None if that cannot be known.
 
     On a terminal it is a live bar; elsewhere a plain line every 30 seconds.
     """
 
-    def __init__(self, what: str, total: int, *, done: int = 0, unit: str = "steps") -> None:
+    def __init__(self, what: str, total: int | None, *, done: int = 0, unit: str = "steps") -> None:
         self.what, self.total, self.done, self.unit = what, total, done, unit
         self.first = done
         self.started = self.spoke = time.monotonic()
@@ -79,5 +81,9 @@ class ProgressBar:
         if not self.live and now - self.spoke >= PLAIN_EVERY_S:
             self.spoke = now
             rate = (self.done - self.first) / (now - self.started)
+            so_far = f"{self.what}: {self.done}"
+            if self.total is None:
+                say(f"{so_far} {self.unit}  {text}")
+                return
             left = (self.total - self.done) / rate if rate else 0.0
-            say(f"{self.what}: {self.done}/{self.total} {self.unit}  {text}  {left:.0f} s left")
+            say(f"{so_far}/{self.total} {self.unit}  {text}  {left:.0f} s left")

@@ -21,6 +21,7 @@ from headway.cli import (
     evaluate,
     info,
     recipes,
+    score,
     tokenizer,
     train,
     translate,
@@ -36,7 +37,18 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, evaluate, attention, data, tokenizer, recipes, info):
+for verb in (
+    demo,
+    train,
+    translate,
+    score,
+    evaluate,
+    attention,
+    data,
+    tokenizer,
+    recipes,
+    info,
+):
     verb.add_to(app)
 
 

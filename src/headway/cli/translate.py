@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from io import BufferedReader
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from headway.base.errors import UserError
+from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Beam, Device, Run
-from headway.data.lines import split_lines
+from headway.cli.volume import WINDOW, Pace, Stops, Unfinished
+from headway.data.stream import line_windows, lines_ahead
+
+if TYPE_CHECKING:
+    from headway.runs.translation import Translation
+    from headway.runs.translator import Translator
 
 _LINE_ENDS = re.compile("[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]+")  # to any reader of the output
+Decode = Callable[[list[str], int, Callable[[int], None]], "list[list[Translation]]"]
 
 
 def translate(
@@ -20,7 +30,12 @@ def translate(
     beam: Beam = None,
     nbest: Annotated[
         int | None,
-        typer.Option(min=1, help="Print that many a line: number, score, log-probability, text."),
+        typer.Option(
+            min=1,
+            help="Print that many a line, best first, between tabs: number of the line, score "
+            "(log-probability after the length penalty), log-probability in nats, why it stopped "
+            "(end; limit: cut; loop: cut while it repeated itself), text.",
+        ),
     ] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Draw at random instead of searching.")
@@ -32,11 +47,13 @@ def translate(
     seed: Annotated[
         int | None, typer.Option(help="With --temperature: of the random draw.")
     ] = None,
+    attention: LinksFile = None,
     device: Device = "auto",
 ) -> None:
     """Translate lines of standard input to lines of standard output.
 
-    Line i of the output belongs to line i of the input; an empty line stays empty.
+    Line i of the output belongs to line i of the input; an empty line stays empty. Lines are
+    answered as they come: one by one where somebody types, in blocks where there are many.
 
     Example: headway translate runs/fr-en --beam 4 < in.fr > out.en
     """
@@ -44,27 +61,64 @@ def translate(
         raise UserError("--temperature draws at random: it goes without --beam and --nbest")
     if temperature is None and (top_p is not None or seed is not None):
         raise UserError("--top-p and --seed are for random draws", todo="give --temperature too")
-    lines = split_lines(sys.stdin.buffer.read(), where="standard input")
     from headway.runs.load import load
 
     translator = load(run, device=device)
-    if nbest is not None:
-        for number, found in enumerate(translator.n_best(lines, nbest, beam=beam, progress=True)):
-            for each in found:
-                _print(f"{number + 1}\t{each.score:.4f}\t{each.log_prob:.4f}\t{_line(each.text)}")
-        return
-    if temperature is not None:
-        texts = translator.sample(
-            lines, temperature=temperature, top_p=1.0 if top_p is None else top_p, seed=seed or 0
-        )
+    if temperature is None:
+        decode = _search(translator, nbest or 1, beam)
     else:
-        texts = translator.translate(lines, beam=beam, progress=True)
-    for text in texts:
-        _print(_line(text))
+        decode = _draw(translator, temperature, 1.0 if top_p is None else top_p, seed or 0)
+    _answer(translator, decode, attention, rows=nbest is not None)
 
 
-def _line(text: str) -> str:
-    return _LINE_ENDS.sub(" ", text)
+def _answer(translator: Translator, decode: Decode, attention: Path | None, *, rows: bool) -> None:
+    """Read, translate and write; `rows`: with what is known of each translation."""
+    unfinished = Unfinished()
+    stdin = cast(BufferedReader, sys.stdin.buffer)
+    with (
+        open_links(translator, attention) as links,
+        Pace("translating", lambda: lines_ahead(stdin)) as pace,
+        Stops() as stops,
+    ):
+        for lines in line_windows(stdin, size=WINDOW, where="standard input"):
+            first = stops.lines + 1
+            made: list[tuple[int, str, Translation]] = []
+            for number, found in enumerate(decode(lines, first, pace.tell), first):
+                unfinished.note(number, found[0].stop)
+                made += [(number, _LINE_ENDS.sub(" ", each.text), each) for each in found]
+            looks = links.lines([(n, lines[n - first], text) for n, text, _ in made])
+            with stops.writing(len(lines)):
+                for number, text, each in made:
+                    _print(_row(number, text, each) if rows else text)
+                sys.stdout.buffer.flush()
+                links.file.write(looks)
+            pace.tell(sum(not line.strip() for line in lines))
+    unfinished.say()
+
+
+def _search(translator: Translator, n: int, beam: int | None) -> Decode:
+    def decode(
+        lines: list[str], first: int, tell: Callable[[int], None]
+    ) -> list[list[Translation]]:
+        return translator.n_best(lines, n, beam=beam, first=first, progress=tell)
+
+    return decode
+
+
+def _draw(translator: Translator, temperature: float, top_p: float, seed: int) -> Decode:
+    def decode(
+        lines: list[str], first: int, tell: Callable[[int], None]
+    ) -> list[list[Translation]]:
+        drawn = translator.draws(
+            lines, temperature=temperature, top_p=top_p, seed=seed, first=first, progress=tell
+        )
+        return [[each] for each in drawn]
+
+    return decode
+
+
+def _row(number: int, text: str, each: Translation) -> str:
+    return f"{number}\t{each.score:.4f}\t{each.log_prob:.4f}\t{each.stop}\t{text}"
 
 
 def _print(line: str) -> None:

@@ -16,6 +16,7 @@ from headway.decode.steps import (
     Steps,
     check_limits,
     home,
+    length_divisor,
     next_log_probs,
     to_host,
     upload,
@@ -197,7 +198,7 @@ class _Search:
 
     def penalty(self, n: int) -> float:
         """What the log-probability of a hypothesis of `n` tokens is divided by."""
-        return float(((5 + n) / 6) ** self.length_penalty)
+        return length_divisor(n, self.length_penalty)
 
 
 def _first(limits: Sequence[int], width: int) -> _Beams:

@@ -69,6 +69,14 @@ def check_limits(rows: int, limits: Sequence[int]) -> None:
         )
 
 
+def length_divisor(n: int, length_penalty: float) -> float:
+    """((5 + n) / 6) ** length_penalty: by this the log-probability of `n` tokens becomes a score.
+
+    Wu et al. 2016, equation 14, without the coverage term.
+    """
+    return float(((5 + n) / 6) ** length_penalty)
+
+
 def home(model: Steps[Any]) -> torch.device:
     """Where ids for `model` belong: with its first parameter; on the CPU if it has none."""
     parameters = getattr(model, "parameters", None)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.hypotheses import sources_of
 from headway.nn.attend import attend
 from headway.nn.dropout import Dropout, Noise
 from headway.nn.recurrent import Recurrent, RecurrentState
@@ -31,17 +32,23 @@ class Looked(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """Where the decoder stands: its recurrent state, what it may look at, what it said last."""
+    """Where the decoding of N hypotheses stands: recurrent states, what they may look
+    at, and what they said last.
+
+    Hypotheses stand source by source, equally many of each; so the sources may be fewer than they.
+    """
 
     recurrent: RecurrentState
     looked: Looked
-    said: Tensor  # (B, 1, E)
+    said: Tensor  # (N, 1, E)
 
     def select(self, rows: Tensor) -> Self:
-        """The rows (N,) of the batch, in that order."""
-        looked = Looked(*(part[rows] for part in self.looked))
-        recurrent = self.recurrent.select(rows)
-        return self._replace(recurrent=recurrent, looked=looked, said=self.said[rows])
+        """The hypotheses `rows` (M,), in that order."""
+        sources = sources_of(rows, self.recurrent.n_rows, len(self.looked.real))
+        looked = self.looked
+        if sources is not None:
+            looked = Looked(*(part[sources] for part in looked))
+        return self._replace(recurrent=self.recurrent.select(rows), looked=looked)
 
 
 class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
@@ -149,14 +156,15 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
         output, recurrent = self.decoder(entries, state=state.recurrent, noise=noise)
         if self.score is not None:
             looked = state.looked
+            R, (N, T) = len(looked.real), output.shape[:2]
             context = attend(
-                output[:, None],
+                output.reshape(R, 1, N // R * T, -1),  # hypotheses of a source are its queries
                 looked.key,
                 looked.value,
                 score=self.score,
                 visibility=padding(looked.real),
                 on_weights=self.tap_weights if self.tap_weights.watched else None,
-            )[:, 0]  # (N, T, ·)
+            ).reshape(N, T, -1)  # (N, T, ·)
             output = torch.cat((context, output), dim=-1)
         said: Tensor = torch.tanh(self.readout(output))
         return said, DecoderState(recurrent, state.looked, said[:, -1:])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from headway.models.encoder_decoder import EncoderDecoder
+from headway.models.hypotheses import sources_of
 from headway.nn.attention import KeyValue
 from headway.nn.block import Memory
 from headway.nn.dropout import Dropout, Noise
@@ -48,19 +49,26 @@ class EncodedSource(NamedTuple):
 
 
 class TransformerState(NamedTuple):
-    """Where a Transformer's decoding stands: the source as each layer sees it, and the past."""
+    """Where the decoding of N hypotheses stands: the sources as each layer sees them, and the past.
+
+    Hypotheses stand source by source, equally many of each; so the sources may be fewer than they.
+    """
 
     memory: tuple[KeyValue, ...]
     real: Tensor
     past: Cache | None
 
-    def select(self, rows: Tensor) -> Self:
-        """The rows (N,) of the batch, in that order."""
-        return self._replace(
-            memory=tuple(keys.select(rows) for keys in self.memory),
-            real=self.real[rows],
-            past=self.past.select(rows) if self.past is not None else None,
-        )
+    def select(self, rows: Tensor) -> TransformerState:
+        """The hypotheses `rows` (M,), in that order."""
+        past, sources = self.past, rows
+        if past is not None:  # which knows how many hypotheses there are
+            shared = sources_of(rows, past.n_rows, len(self.real))
+            past = past.select(rows)
+            if shared is None:
+                return self._replace(past=past)
+            sources = shared
+        memory = tuple(keys.select(sources) for keys in self.memory)
+        return TransformerState(memory, self.real[sources], past)
 
 
 class Transformer(EncoderDecoder[EncodedSource, TransformerState]):

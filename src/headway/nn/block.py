@@ -70,7 +70,10 @@ class Block(nn.Module):
         past: KeyValue | None,
         noise: Noise | None,
     ) -> tuple[Tensor, KeyValue]:
-        """(B, T, D) -> (B, T, D), and the keys and values of past and present."""
+        """(B, T, D) -> (B, T, D), and the keys and values of past and present.
+
+        The memory has B rows, or fewer that each serve as many neighbouring rows.
+        """
         entered = self.around_attention.enter(hidden)
         keys = self.attention.keys(entered, rotation)
         if past is not None:
@@ -80,13 +83,16 @@ class Block(nn.Module):
         )
         hidden = self.around_attention.leave(hidden, change, noise)
         if memory is not None:
+            # Rows that share one of the R memories ask it as several queries of one row.
+            R = memory.keys.key.shape[0]
+            asking = self.around_cross_attention.enter(hidden).reshape(R, -1, hidden.shape[-1])
             change = self.cross_attention(
-                self.around_cross_attention.enter(hidden),
+                asking,  # (R, B / R · T, D)
                 memory.keys,
                 visibility=memory.visibility,
                 rotation=None,
                 noise=noise,
-            )
+            ).view_as(hidden)
             hidden = self.around_cross_attention.leave(hidden, change, noise)
         change = self.feed_forward(self.around_feed_forward.enter(hidden), noise)
         return self.around_feed_forward.leave(hidden, change, noise), keys

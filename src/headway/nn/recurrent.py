@@ -21,6 +21,11 @@ class RecurrentState(NamedTuple):
 
     layers: tuple[tuple[Tensor, ...], ...]
 
+    @property
+    def n_rows(self) -> int:
+        """B: how many rows it remembers."""
+        return len(self.layers[0][0])
+
     def select(self, rows: Tensor) -> Self:
         """The rows (N,) of the batch, in that order."""
         chosen = (tuple(part[rows] for part in layer) for layer in self.layers)

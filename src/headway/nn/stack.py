@@ -23,6 +23,11 @@ class Cache(NamedTuple):
     layers: tuple[KeyValue, ...]
 
     @property
+    def n_rows(self) -> int:
+        """B: how many rows it remembers."""
+        return self.layers[0].key.shape[0]
+
+    @property
     def length(self) -> int:
         """S: how many tokens came before."""
         return self.layers[0].key.shape[2]

@@ -16,6 +16,8 @@ from headway.base.progress import ProgressBar
 from headway.batches.pairs import EncodedSide, batch_rows
 
 Result = TypeVar("Result")
+Progress = bool | Callable[[int], object]
+"""True: a bar. A function: it is told of each batch how many texts are done."""
 
 
 @dataclass(frozen=True)
@@ -65,28 +67,33 @@ def each_source(
     budget: int,
     device: torch.device,
     nothing: Result,
-    progress: bool,
+    progress: Progress,
+    first: int,
 ) -> list[Result]:
     """Do `work` on batches of at most `budget` padded tokens; `nothing` for texts without any.
+
+    `first` is the number of the first text: in warnings, and in `places` (which count from 0).
 
     A text of more than `max_length` tokens is cut, with a warning that names its line (see `cut`).
     A translation may have `max_ratio` × source tokens + 10, and at most `max_length`.
     """
     filled = [place for place, text in enumerate(texts) if text.strip()]
     rows = encode([texts[place] for place in filled])
-    rows = cut(rows, max_length, eos=eos, numbers=[place + 1 for place in filled])
+    rows = cut(rows, max_length, eos=eos, numbers=[place + first for place in filled])
     side = EncodedSide.of(rows)
     results = [nothing] * len(texts)
     lengths = side.lengths
-    bar = ProgressBar("translating", len(filled), unit="sentences") if progress else None
+    bar = ProgressBar("translating", len(filled), unit="sentences") if progress is True else None
+    tell = bar.advance if bar else progress if callable(progress) else None
     with bar or contextlib.nullcontext():
         for chosen in batch_rows(lengths, lengths, budget, np.arange(len(rows))):
             ids, real = side.pad(chosen, pad)
             places = [filled[row] for row in chosen]
             limits = [min(int(n * max_ratio) + 10, max_length) for n in lengths[chosen]]
-            batch = SourceBatch(ids.to(device), real.sum(dim=1).to(device), limits, places)
+            numbers = [place + first - 1 for place in places]
+            batch = SourceBatch(ids.to(device), real.sum(dim=1).to(device), limits, numbers)
             for place, result in zip(places, work(batch), strict=True):
                 results[place] = result
-            if bar:
-                bar.advance(len(places))
+            if tell:
+                tell(len(places))
     return results

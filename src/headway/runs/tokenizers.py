@@ -27,7 +27,8 @@ class Tokenizers:
     def train(cls, settings: TokenizerSettings, pairs: Pairs | PairStream) -> Tokenizers:
         """Learn them from training pairs, or open those that the settings name.
 
-        They are read once if the tokeniser is joint, else once a side. What was done to make a file fit is said.
+        The pairs are read once if the tokeniser is joint, else once a side. What was done to make
+        a file fit is said.
         """
         if settings.file is not None:
             source = _opened(settings.file)

@@ -4,58 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from headway.base.errors import UserError
-from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch, Rows, batch_rows
 from headway.decode.beam import beam_search
 from headway.decode.greedy import greedy
 from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
-from headway.lens.record import record
-from headway.models.encoder_decoder import EncoderDecoder
-from headway.runs.sentences import LongText, SourceBatch, cut, each_source
-from headway.runs.tokenizers import Tokenizers
-from headway.settings.recipe import Recipe
-from headway.tokens.tokenizer import Tokenizer, check_fits
-from headway.training.losses import token_statistics
+from headway.runs import alignments, scoring
+from headway.runs.sentences import LongText, Progress, SourceBatch, each_source
+from headway.runs.text_model import TextModel, refuse_one_text
+from headway.runs.translation import NOTHING, Translation, ranked, translations
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One translation with its log-probability in nats, and the score that ranks it."""
-
-    text: str
-    log_prob: float
-    score: float
-
-
-class Translator:
+class Translator(TextModel):
     """Translates, scores and explains with one model. Made by `headway.load` and `headway.train`.
 
     Computes in float32. Results do not depend on what else is in the list or on its order, but
     for `sample`, whose draws depend on the place in it.
-    """
 
-    def __init__(
-        self,
-        model: EncoderDecoder[Any, Any],
-        tokenizers: Tokenizers,
-        recipe: Recipe,
-        device: torch.device,
-    ) -> None:
-        self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device
-        source, target = model.vocabulary_sizes()
-        check_fits(tokenizers.source, source, "source embedding")
-        check_fits(tokenizers.target, target, "target embedding")
+    A long stream is translated a list at a time; `first` is then the number of a list's first
+    text, counted from 1, so that warnings and draws are those of the whole.
+    """
 
     def __repr__(self) -> str:
         data = self.recipe.data
@@ -65,13 +41,8 @@ class Translator:
             f"{self.n_parameters:,} parameters, {self.device})"
         )
 
-    @property
-    def n_parameters(self) -> int:
-        """The model's parameters, shared ones once."""
-        return sum(weight.numel() for weight in self.model.parameters())
-
     def translate(
-        self, texts: Sequence[str], *, beam: int | None = None, progress: bool = False
+        self, texts: Sequence[str], *, beam: int | None = None, progress: Progress = False
     ) -> list[str]:
         """The best translation of each text, in order; an empty text gives an empty one.
 
@@ -79,28 +50,22 @@ class Translator:
         text longer than the model's limit is cut, with a warning that names its line. Raises
         UserError if `beam` is below 1 or `texts` is a single text.
         """
-        width = self.recipe.evaluate.beam if beam is None else beam
-        if width != 1:
-            found = self.n_best(texts, 1, beam=width, progress=progress)
-            return [translations[0].text for translations in found]
-
-        def decode(batch: SourceBatch) -> list[str]:
-            hypotheses = greedy(
-                self.model,
-                self._start(batch),
-                rows=len(batch.limits),
-                limits=batch.limits,
-                **self._symbols(),
-            )
-            return self.tokenizers.target.decode([each.ids for each in hypotheses])
-
-        return self._each(texts, decode, nothing="", progress=progress)
+        return [best.text for (best,) in self.n_best(texts, 1, beam=beam, progress=progress)]
 
     def n_best(
-        self, texts: Sequence[str], n: int, *, beam: int | None = None, progress: bool = False
+        self,
+        texts: Sequence[str],
+        n: int,
+        *,
+        beam: int | None = None,
+        progress: Progress = False,
+        first: int = 1,
     ) -> list[list[Translation]]:
         """The best `n` translations of each text, best first; `beam` at least `n`."""
         width = max(n, self.recipe.evaluate.beam) if beam is None else beam
+        settings: dict[str, Any] = {"progress": progress, "first": first}
+        if width == n == 1:
+            return self._each(texts, self._greedy, nothing=[NOTHING], **settings)
 
         def search(batch: SourceBatch) -> list[list[Translation]]:
             found = beam_search(
@@ -115,8 +80,7 @@ class Translator:
             )
             return [self._texts(hypotheses) for hypotheses in found]
 
-        nothing = [Translation("", 0.0, 0.0)]
-        return self._each(texts, search, nothing=nothing, progress=progress, width=width)
+        return self._each(texts, search, nothing=[NOTHING], width=width, **settings)
 
     def sample(
         self,
@@ -128,8 +92,23 @@ class Translator:
         seed: int = 0,
     ) -> list[str]:
         """A random translation of each text; the i-th depends on the text, `seed` and i only."""
+        drawn = self.draws(texts, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+        return [each.text for each in drawn]
 
-        def draw(batch: SourceBatch) -> list[str]:
+    def draws(
+        self,
+        texts: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        progress: Progress = False,
+        first: int = 1,
+    ) -> list[Translation]:
+        """The same as `sample`, each with the log-probability that the model itself gives it."""
+
+        def draw(batch: SourceBatch) -> list[Translation]:
             hypotheses = sample(
                 self.model,
                 self._start(batch),
@@ -140,9 +119,9 @@ class Translator:
                 top_p=top_p,
                 **self._symbols(),
             )
-            return self.tokenizers.target.decode([each.ids for each in hypotheses])
+            return self._texts(hypotheses)
 
-        return self._each(texts, draw, nothing="", progress=False)
+        return self._each(texts, draw, nothing=NOTHING, progress=progress, first=first)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability, in nats, of each target given its source, end symbol included.
@@ -151,28 +130,23 @@ class Translator:
         """
         return [-likelihood.nll for likelihood in self.likelihoods(sources, targets)]
 
-    @torch.no_grad()
     def likelihoods(self, sources: Sequence[str], targets: Sequence[str]) -> list[Likelihood]:
         """How likely each target is given its source; from plain negative log-likelihood."""
-        _refuse_one_text(sources)
-        if len(sources) != len(targets):
-            raise UserError(f"{len(sources)} sources but {len(targets)} targets")
-        pairs = self._encode(sources, targets)
-        found = [Likelihood()] * len(pairs)
-        self.model.eval()
-        lengths = pairs.source.lengths, pairs.target.lengths
-        for rows in batch_rows(*lengths, self.recipe.evaluate.batch_tokens, np.arange(len(pairs))):
-            batch = self._batch(pairs, rows)
-            encoded = self.model.encode(batch.source, batch.source_real)
-            hidden = self.model.decode(batch.target, encoded)[batch.target_real]
-            wanted = batch.following[batch.target_real]
-            statistics = token_statistics(hidden, self.model.head.weight, wanted)
-            nll, right = (part.cpu() for part in statistics)
-            counts = batch.target_real.sum(dim=1).tolist()
-            parts = zip(rows, torch.split(nll, counts), torch.split(right, counts), strict=True)
-            for row, each, hits in parts:
-                found[int(row)] = Likelihood(float(each.double().sum()), len(each), int(hits.sum()))
-        return found
+        return [each.likelihood for each in self.score_tokens(sources, targets)]
+
+    def score_tokens(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tell: Callable[[int], object] | None = None,
+        first: int = 1,
+    ) -> list[scoring.TokenScores]:
+        """The log-probability of every token of each target given its source and what precedes.
+
+        `tell` is told of each batch how many pairs are done.
+        """
+        return scoring.score_tokens(self, sources, targets, tell=tell, first=first)
 
     def attention(
         self,
@@ -188,37 +162,27 @@ class Translator:
         Transformer's attention is closest to an alignment (Garg et al., 2019), and without `head`
         the mean over the heads. Raises UserError if the model has no attention or no such layer.
         """
-        taps = self.model.alignment_taps()
-        if not taps:
-            raise UserError(
-                "this model has no attention between source and target",
-                todo="train one with a score, such as model.score = 'additive'",
-            )
         own = target is None
-        target = self.translate([source])[0] if target is None else target
-        layer = max(0, len(taps) - 2) if layer is None else layer
-        if not 0 <= layer < len(taps):
-            raise UserError(f"there is no layer {layer}", todo=f"layers are 0 to {len(taps) - 1}")
+        if target is None:
+            alignments.check(self)
+            target = self.translate([source])[0]
+        found = self.alignments([source], [target], layer=layer, head=head, quiet=own)
+        return found[0]
+
+    def alignments(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        quiet: bool = False,
+    ) -> list[Alignment]:
+        """`attention` of many pairs, in batches; `quiet`: nothing is said of texts that are cut."""
         with warnings.catch_warnings():
-            if own:  # translating has told of a long source, and a long target is no mistake then
+            if quiet:
                 warnings.simplefilter("ignore", LongText)
-            pairs = self._encode([source], [target])
-        batch = self._batch(pairs, np.zeros(1, np.int64))
-        self.model.eval()
-        with torch.no_grad(), record(self.model, taps[layer]) as seen:
-            self.model(batch.source, batch.source_real, batch.target)
-        weights = seen[taps[layer]][-1][0]  # (H, T, S)
-        if head is not None and not 0 <= head < len(weights):
-            raise UserError(f"there is no head {head}", todo=f"heads are 0 to {len(weights) - 1}")
-        chosen = weights.mean(dim=0) if head is None else weights[head]  # (T, S)
-        which = f"layer {layer}, " if len(taps) > 1 else ""
-        which += "mean of the heads" if head is None and len(weights) > 1 else f"head {head or 0}"
-        return Alignment(
-            source=self.tokenizers.source.pieces(batch.source[0].tolist()),
-            target=self.tokenizers.target.pieces(batch.following[0].tolist()),
-            weights=chosen.cpu().numpy(),
-            title=which if len(taps) > 1 or len(weights) > 1 else "attention",
-        )
+            return alignments.alignments(self, sources, targets, layer=layer, head=head)
 
     def _symbols(self) -> dict[str, Any]:
         target = self.tokenizers.target
@@ -229,14 +193,21 @@ class Translator:
         }
 
     def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        texts = self.tokenizers.target.decode([each.ids for each in hypotheses])
-        return [
-            Translation(text, each.log_prob, each.score)
-            for text, each in zip(texts, hypotheses, strict=True)
-        ]
+        return translations(hypotheses, self.tokenizers.target)
 
     def _start(self, batch: SourceBatch) -> Any:
         return self.model.start(batch.ids, batch.lengths)
+
+    def _greedy(self, batch: SourceBatch) -> list[list[Translation]]:
+        hypotheses = greedy(
+            self.model,
+            self._start(batch),
+            rows=len(batch.limits),
+            limits=batch.limits,
+            **self._symbols(),
+        )
+        penalty = self.recipe.evaluate.length_penalty
+        return [[each] for each in self._texts([ranked(each, penalty) for each in hypotheses])]
 
     def _each(
         self,
@@ -244,10 +215,11 @@ class Translator:
         work: Callable[[SourceBatch], list[Result]],
         *,
         nothing: Result,
-        progress: bool,
+        progress: Progress,
+        first: int,
         width: int = 1,
     ) -> list[Result]:
-        _refuse_one_text(texts)
+        refuse_one_text(texts)
         self.model.eval()
         source = self.tokenizers.source
         settings = self.recipe.evaluate
@@ -263,23 +235,8 @@ class Translator:
             device=self.device,
             nothing=nothing,
             progress=progress,
+            first=first,
         )
-
-    def _encode(self, sources: Sequence[str], targets: Sequence[str]) -> EncodedPairs:
-        longest, numbers = self.recipe.model.max_length, range(1, len(sources) + 1)
-
-        def side(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> EncodedSide:
-            rows = tokenizer.encode(texts)
-            return EncodedSide.of(cut(rows, longest, eos=tokenizer.eos, numbers=numbers, what=what))
-
-        return EncodedPairs(
-            side(self.tokenizers.source, sources, "line"),
-            side(self.tokenizers.target, targets, "target"),
-        )
-
-    def _batch(self, pairs: EncodedPairs, rows: Rows) -> PairBatch:
-        target = self.tokenizers.target
-        return pairs.batch(rows, pad=target.pad, bos=target.bos).to(self.device)
 
 
 def _seed(seed: int, place: int) -> int:
@@ -289,8 +246,3 @@ def _seed(seed: int, place: int) -> int:
     return int(
         np.random.SeedSequence([seed, place]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     )
-
-
-def _refuse_one_text(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise UserError("a list of texts is needed, not one text", todo="write [text]")

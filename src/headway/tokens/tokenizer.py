@@ -98,6 +98,14 @@ class Tokenizer:
         """The ids that text can have, in order: all but those of special tokens."""
         return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)
 
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """The characters of each text that each of its ids stands for: first, one after the last.
+
+        A special id stands for none, (0, 0). A blank may belong to the word after it.
+        """
+        rows = (self._made.encode_batch(block) for block in _blocks(texts))
+        return [row.offsets for block in rows for row in block]
+
     def to_json(self) -> str:
         """The content of tokenizer.json; the same tokeniser gives the same bytes."""
         return self._made.to_str()

@@ -1,0 +1,52 @@
+"""headway score: a number a line, for the line of both files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.cli import score as verb
+
+Cli = Callable[..., Any]
+Run = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("kind", ["transformer", "attention", "plain"])
+def test_scores_in_order(
+    kind: str,
+    trained: Run,
+    cli: Cli,
+    toy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verb, "WINDOW", 7)
+    files = toy / "test.fr", toy / "test.en"
+    sources, targets = (path.read_text(encoding="utf-8").splitlines() for path in files)
+    details = tmp_path / "tokens.jsonl"
+    said = cli("score", trained(kind), *files, "--tokens", details)
+    assert (said.code, said.err) == (0, "")
+    translator = headway.load(trained(kind), device="cpu")
+    scores = [float(line) for line in said.out.splitlines()]
+    assert scores == pytest.approx(translator.score(sources, targets), abs=2e-4)
+    rows = [json.loads(line) for line in details.read_text(encoding="utf-8").splitlines()]
+    assert [row["line"] for row in rows] == list(range(1, len(sources) + 1))
+    for row, score in zip(rows, scores, strict=True):
+        assert row["tokens"][-1] == "</s>"
+        assert len(row["tokens"]) == len(row["log_probs"])
+        assert sum(row["log_probs"]) == pytest.approx(score, abs=1e-4)
+        assert row["log_prob"] == pytest.approx(score, abs=1e-4)
+
+
+def test_files_that_do_not_go_together(trained: Run, cli: Cli, toy: Path, tmp_path: Path) -> None:
+    words = ("score", trained("plain"), toy / "test.fr")
+    assert "the files have 40 and 20 lines" in cli(*words, toy / "valid.en").error
+    assert "there is no such file" in cli(*words, tmp_path / "none").error
+    said = cli(*words, toy / "test.en", "--tokens", tmp_path)
+    assert f"{tmp_path}: cannot write" in said.error
+    assert said.out == b""
