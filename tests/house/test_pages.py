@@ -12,7 +12,14 @@ from babel import Locale
 
 from headway.data.cldr.inventory import KINDS, inventory
 from headway.settings.base import Settings
-from headway.settings.data import BuiltinPairs, DataSettings, PairFiles, TokenizerSettings
+from headway.settings.data import (
+    BuiltinPairs,
+    DataSettings,
+    HubPairs,
+    PairFiles,
+    TableFile,
+    TokenizerSettings,
+)
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.presets import PRESETS
 from headway.settings.recipe import Recipe
@@ -25,6 +32,8 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     ("Top", "", Recipe),
     ("`[data]`", "data.", DataSettings),
     (f"{PARTS}two files", "", PairFiles),
+    (f"{PARTS}one table", "", TableFile),
+    (f"{PARTS}a data set of the hub", "", HubPairs),
     (f"{PARTS}the built-in corpus", "", BuiltinPairs),
     ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
     ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),

@@ -36,8 +36,9 @@ def test_unknown_words_are_counted_and_shown_a_side(
 ) -> None:
     pairs = [("un chat", "one cat")] * 4 + [("un lynx", "one cat")]
     notices = prepared(pairs, min_count=2, joint=joint).notices
-    assert notices[0] == "5 training pairs, 15 target tokens"
-    assert notices[1:] == ("10.0% of the source tokens are unknown, such as 'lynx'",)
+    assert notices[0].startswith("train: 3 pairs that were there before kept")
+    assert notices[1] == "5 training pairs, 15 target tokens"
+    assert notices[2:] == ("10.0% of the source tokens are unknown, such as 'lynx'",)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -49,6 +50,7 @@ def test_pairs_that_are_too_long_or_empty_are_counted(prepared: Callable[..., Pr
         notice for notice in found.notices if not notice.startswith(("valid", "test"))
     ) == (
         "train: 1 pairs with an empty side left out",
+        "train: 2 pairs that were there before kept (data.duplicates = 'drop' leaves them out)",
         "3 training pairs, 9 target tokens",
         "2 pairs longer than 64 tokens left out",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from torch import Tensor
 Rows = npt.NDArray[np.int64]
 SOURCE_STEP = 4  # source lengths within which rows of a target length are shuffled
 _SEEDS = 2**64 - 1  # numpy takes no negative seed, torch does
+_CAN_RELEASE = hasattr(mmap, "MADV_DONTNEED")  # Linux and macOS
 
 
 class PairBatch(NamedTuple):
@@ -36,10 +38,14 @@ class PairBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedSide:
-    """Rows of ids end to end: row i is `ids[starts[i] : starts[i + 1]]`."""
+    """Rows of ids end to end: row i is `ids[starts[i] : starts[i + 1]]`.
+
+    `pages` is the memory map that `ids` look into, if they are on the disk (see `SideWriter`).
+    """
 
     ids: npt.NDArray[np.int32]
     starts: Rows
+    pages: mmap.mmap | None = None
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> EncodedSide:
@@ -56,11 +62,15 @@ class EncodedSide:
 
     def pad(self, rows: Rows, pad: int) -> tuple[Tensor, Tensor]:
         """Those rows as ids (B, S) padded with `pad`, and which are real (B, S)."""
-        lengths = self.lengths[rows]
+        firsts = self.starts[rows]
+        lengths = self.starts[rows + 1] - firsts
         places = np.arange(lengths.max(initial=0))
         real = places < lengths[:, None]  # (B, S)
         ids = np.full(real.shape, pad, np.int64)
-        ids[real] = self.ids[(self.starts[rows][:, None] + places)[real]]
+        ids[real] = self.ids[(firsts[:, None] + places)[real]]
+        if self.pages is not None and _CAN_RELEASE:
+            # else every page that was ever read stays in memory, until all of the file is
+            self.pages.madvise(mmap.MADV_DONTNEED)
         return torch.from_numpy(ids), torch.from_numpy(real)
 
 

@@ -47,8 +47,11 @@ class RunFolder:
         config: dict[str, Any],
         tokenizers: dict[str, str],
         environment: dict[str, Any],
+        reports: Mapping[str, Any] | None = None,
     ) -> None:
-        """Start a run in a folder that is absent or empty; `tokenizers` are file names and texts.
+        """Start a run in a folder that is absent or empty.
+
+        `tokenizers` are file names and texts, `reports` file names and what JSON is to hold there.
 
         config.json is written last: without it there is no run. Raises UserError where something
         is there already, or the disk refuses; then nothing of the run stays.
@@ -59,6 +62,7 @@ class RunFolder:
             RECIPE: recipe_toml,
             ENVIRONMENT: to_json(environment),
             **tokenizers,
+            **{name: to_json(value) for name, value in (reports or {}).items()},
             CONFIG: to_json({"format": FORMAT, **config, "tokenizers": hashes}),
         }
         was_there = self.path.is_dir()

@@ -14,7 +14,18 @@ import typer
 from headway import __version__
 from headway.base.errors import Interrupted, UserError
 from headway.base.files import NO_ROOM
-from headway.cli import attention, demo, evaluate, info, recipes, score, train, translate
+from headway.cli import (
+    attention,
+    data,
+    demo,
+    evaluate,
+    info,
+    recipes,
+    score,
+    tokenizer,
+    train,
+    translate,
+)
 
 app = typer.Typer(
     name="headway",
@@ -26,7 +37,18 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, score, evaluate, attention, recipes, info):
+for verb in (
+    demo,
+    train,
+    translate,
+    score,
+    evaluate,
+    attention,
+    data,
+    tokenizer,
+    recipes,
+    info,
+):
     verb.add_to(app)
 
 

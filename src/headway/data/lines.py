@@ -3,33 +3,60 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, cast
 
 from headway.base.errors import UserError
+from headway.settings.data import Errors
 
 BOM = b"\xef\xbb\xbf"
 # What other tools take for a line end, or what a text should not hold
-ODD = set("\x00\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029")
+ODD = re.compile("[\x00\x0b\x0c\r\x1c-\x1e\x85\u2028\u2029]")
+CONVERT = "convert the file to UTF-8"
+CHOOSE = f"{CONVERT}, or set errors = 'replace' or 'skip' beside its name"
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a file, plain or .gz; see `split_lines`.
+    """The lines of a file, all at once; see `stream_lines`."""
+    return [line for line in stream_lines(path) if isinstance(line, str)]
 
-    Raises UserError if the file is missing, empty, damaged, or not UTF-8.
+
+def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str | bytes]:
+    """The lines of a file, plain or .gz, one after another; see `split_lines` for where they end.
+
+    A line that is not UTF-8 raises UserError ("strict"), has U+FFFD in place of its bad bytes
+    ("replace"), or comes as bytes, so that it is still there to count ("skip"). Raises UserError
+    too if the file is missing, empty or damaged.
     """
-    path = Path(path)
+    path, number = Path(path), 0
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
+        with _opened(path) as file:
+            for number, raw in enumerate(file, start=1):
+                line = raw.removeprefix(BOM) if number == 1 else raw
+                if not line:  # the mark was all there was
+                    break
+                line = line.removesuffix(b"\n").removesuffix(b"\r")
+                try:
+                    yield line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    if errors == "strict":
+                        raise _invalid(line, error, f"{path}:{number}", CHOOSE) from None
+                    yield line if errors == "skip" else line.decode("utf-8", "replace")
     except FileNotFoundError:
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from None
-    if not data:
+    if not number:
         raise UserError("the file is empty", where=str(path), todo="give a file with text")
-    return split_lines(data, where=str(path))
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    return open(path, "rb")
 
 
 def split_lines(data: bytes, *, where: str) -> list[str]:
@@ -41,25 +68,20 @@ def split_lines(data: bytes, *, where: str) -> list[str]:
     lines = data.removeprefix(BOM).split(b"\n")
     if not lines[-1]:
         lines.pop()
-    try:
-        return [line.removesuffix(b"\r").decode("utf-8") for line in lines]
-    except UnicodeDecodeError:
-        raise _invalid(lines, where) from None
-
-
-def odd_lines(lines: list[str]) -> list[int]:
-    """Numbers, from 1, of the lines with characters that other tools take for line ends, or NUL."""
-    return [number for number, line in enumerate(lines, start=1) if not ODD.isdisjoint(line)]
-
-
-def _invalid(lines: list[bytes], where: str) -> UserError:
+    texts = []
     for number, line in enumerate(lines, start=1):
         try:
-            line.decode("utf-8")
+            texts.append(line.removesuffix(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
-            return UserError(
-                f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
-                where=f"{where}:{number}",
-                todo="convert the file to UTF-8",
-            )
-    raise AssertionError("called for lines that are all UTF-8")
+            raise _invalid(line, error, f"{where}:{number}", CONVERT) from None
+    return texts
+
+
+def _invalid(line: bytes, error: UnicodeDecodeError, where: str, todo: str) -> UserError:
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        todo = f"{CONVERT}: it is UTF-16"
+    return UserError(
+        f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
+        where=where,
+        todo=todo,
+    )

@@ -1,25 +1,23 @@
-"""Pairs of sentences: from two parallel files or from a built-in corpus."""
+"""Pairs of sentences in memory, as validation and test have them, and parts as streams."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from headway.base.errors import UserError
-from headway.data.cldr import cldr_pairs
-from headway.data.lines import odd_lines, read_lines
-from headway.settings.data import DataSettings, PairFiles
-
-PartName = Literal["train", "valid", "test"]
-CLDR_KEYS = {  # an argument of `cldr_pairs` -> the recipe key that it comes from
-    "source": "data.source_language",
-    "target": "data.target_language",
-    "n": "data.{part}.lines",
-    "max_words": "data.{part}.max_words",
-    "kinds": "data.{part}.kinds",
-}
+from headway.data.notes import (
+    BREAKS,
+    DUPLICATE,
+    MOJIBAKE,
+    ODD_SOURCE,
+    ODD_TARGET,
+    Finding,
+)
+from headway.data.pair_stream import PairStream, Side
+from headway.data.rows import EMPTY
+from headway.data.sources import Files, PartName, source_of
+from headway.settings.data import BuiltinPairs, DataSettings, PairFiles
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,12 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def texts(self) -> Iterator[str]:
-        """All texts of both sides."""
-        yield from self.sources
-        yield from self.targets
+    def texts(self, side: Side | None = None) -> Iterator[str]:
+        """All texts of a side, or of both."""
+        if side != "target":
+            yield from self.sources
+        if side != "source":
+            yield from self.targets
 
     def digest(self) -> str:
         """SHA-256 of the content, to tell later whether the data are still the same."""
@@ -51,32 +51,29 @@ class Pairs:
         return Pairs(self.sources[:n], self.targets[:n], self.origin)
 
 
+def open_part(settings: DataSettings, name: PartName) -> PairStream | None:
+    """A part of a recipe's data as a stream, of which nothing is read yet; None if it has none."""
+    source = source_of(settings, name)
+    if source is None:
+        return None
+    part = getattr(settings, name)
+    return PairStream(
+        source,
+        bad="few" if isinstance(part, BuiltinPairs) else part.bad,
+        # what is measured on valid and test must stay what others measure
+        drop_duplicates=name == "train" and settings.duplicates == "drop",
+        key=f"data.{name}",
+    )
+
+
 def load_part(settings: DataSettings, name: PartName) -> Pairs | None:
     """The training, validation or test part of a recipe's data; None if it has none.
 
-    Raises UserError for files that are missing, empty, not UTF-8 or of unequal length.
+    Raises UserError for files that are missing, empty, not UTF-8 or of unequal length, for columns
+    that are not there, and for too many bad rows.
     """
-    part = getattr(settings, name)
-    if part is None:
-        return None
-    if isinstance(part, PairFiles):
-        return read_pairs(part.source, part.target, lines=part.lines)
-    try:
-        made = cldr_pairs(
-            settings.source_language,
-            settings.target_language,
-            n=part.lines,
-            split=name,
-            seed=part.seed,
-            max_words=part.max_words,
-            kinds=part.kinds,
-        )
-    except UserError as error:
-        key = CLDR_KEYS.get(error.where or "", "").format(part=name)
-        raise UserError(error.what, where=key or error.where, todo=error.todo) from None
-    return Pairs(
-        [source for source, _ in made], [target for _, target in made], f"{part.corpus} {name}"
-    )
+    stream = open_part(settings, name)
+    return None if stream is None else collect(stream)
 
 
 def read_pairs(source: str, target: str, *, lines: int | None = None) -> Pairs:
@@ -84,43 +81,45 @@ def read_pairs(source: str, target: str, *, lines: int | None = None) -> Pairs:
 
     Raises UserError if the files do not have the same number of lines.
     """
-    sides = read_lines(source), read_lines(target)
-    if len(sides[0]) != len(sides[1]):
-        raise _unequal(source, target, *sides)
-    sources, targets = (side[:lines] for side in sides)
-    kept = [
-        index
-        for index, (one, other) in enumerate(zip(sources, targets, strict=True))
-        if one.strip() and other.strip()
+    part = PairFiles(source=source, target=target, lines=lines)
+    return collect(PairStream(Files(part, "--data"), key="--data"))
+
+
+def collect(stream: PairStream) -> Pairs:
+    """All pairs of a stream, in memory."""
+    sources, targets = list[str](), list[str]()
+    for block in stream.blocks():
+        sources += block.sources
+        targets += block.targets
+    return Pairs(sources, targets, stream.source.origin, notices(stream))
+
+
+def notices(stream: PairStream, *, duplicates: bool = False) -> tuple[str, ...]:
+    """What the last pass noticed, in sentences; `duplicates` are told if that is wanted."""
+    if stream.reading is None:
+        raise ValueError("nothing has been read yet")
+    found = stream.reading.notes.found
+    told = [
+        _sentence(kind, finding, stream)
+        for kind, finding in found.items()
+        if kind != DUPLICATE or duplicates
     ]
-    notices = []
-    if len(kept) < len(sources):
-        notices.append(f"{len(sources) - len(kept)} pairs with an empty side left out")
-    for path, side in ((source, sources), (target, targets)):
-        odd = odd_lines(side)
-        if odd:
-            some = ", ".join(map(str, odd[:5]))
-            notices.append(f"{path}: {len(odd)} lines hold odd separators or NUL (lines {some})")
-    if not kept:
-        raise UserError("no pair has text on both sides", where=f"{source}, {target}")
-    return Pairs(
-        [sources[index] for index in kept],
-        [targets[index] for index in kept],
-        f"{source}, {target}",
-        tuple(notices),
-    )
+    return tuple(told)
 
 
-def _unequal(source: str, target: str, sources: list[str], targets: list[str]) -> UserError:
-    """Both counts, and the first line where one side is empty: often where they part."""
-    pairs = zip(sources, targets, strict=False)
-    shorter = min(len(sources), len(targets))
-    suspect = next(
-        (number for number, (one, other) in enumerate(pairs, 1) if bool(one) != bool(other)),
-        shorter + 1,
-    )
-    return UserError(
-        f"the files have {len(sources)} and {len(targets)} lines",
-        where=f"{source}, {target}",
-        todo=f"line i of one must belong to line i of the other; look at line {suspect}",
-    )
+def _sentence(kind: str, finding: Finding, stream: PairStream) -> str:
+    count, lines = f"{finding.count:,}", finding.lines()
+    source, target = stream.source.sides
+    if kind == EMPTY:
+        return f"{count} pairs with {EMPTY} left out"
+    if kind == DUPLICATE:
+        kept = "left out" if finding.dropped else "kept (data.duplicates = 'drop' leaves them out)"
+        return f"{count} pairs that were there before {kept}"
+    if kind in (ODD_SOURCE, ODD_TARGET):
+        name = source if kind == ODD_SOURCE else target
+        return f"{name}: {count} lines hold odd separators or NUL ({lines})"
+    if kind == BREAKS:
+        return f"{count} rows hold line breaks, which became spaces ({lines})"
+    if kind == MOJIBAKE:
+        return f"{count} texts hold {MOJIBAKE} ({lines}): was the file converted the right way?"
+    return f"{count} rows left out: {kind} ({lines})"

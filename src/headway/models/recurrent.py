@@ -32,7 +32,8 @@ class Looked(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """Where the decoding of N hypotheses stands: recurrent states, what they may look at and said.
+    """Where the decoding of N hypotheses stands: recurrent states, what they may look
+    at, and what they said last.
 
     Hypotheses stand source by source, equally many of each; so the sources may be fewer than they.
     """

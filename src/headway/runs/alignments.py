@@ -50,7 +50,7 @@ def alignments(
         batch = made.batch(pairs, rows)
         with record(made.model, taps[layer]) as seen:
             made.model.decode(batch.target, made.model.encode(batch.source, batch.source_real))
-        # one call, or with input feeding one a position
+        # one call a position with input feeding, else one in all
         weights = torch.cat(seen[taps[layer]], dim=2)  # (B, H, T, S)
         chosen = _of_head(weights, head).cpu().numpy()  # (B, T, S)
         for place, row in enumerate(rows.tolist()):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.base.errors import UserError
-from headway.batches.pairs import EncodedPairs, EncodedSide
-from headway.data.pairs import Pairs, load_part
+from headway.batches.pairs import EncodedPairs
+from headway.data.notes import LONG, RATIO
+from headway.data.pairs import Pairs, load_part, notices, open_part
+from headway.data.report import PreparationReport
+from headway.runs.encoding import FAR, Encoding
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.recipe import Recipe
 
-LOOKED_AT = 2000  # pairs in which unknown tokens are counted
+DATA = "data.json"  # of a run: what became of its training data
 
 
 @dataclass(frozen=True)
@@ -23,62 +26,67 @@ class Prepared:
     tokenizers: Tokenizers
     hashes: dict[str, str]
     notices: tuple[str, ...]
+    report: PreparationReport
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     """Read the data, train the tokenisers unless they are given, encode the training part.
 
-    Raises UserError for data that cannot be read, or that do not fill one batch.
+    The training part is read as a stream, twice at least, and its ids go to the disk: memory does
+    not grow with it. Raises UserError for data that cannot be read, that change meanwhile, or that
+    do not fill one batch.
     """
-    train = load_part(recipe.data, "train")
-    assert train is not None, "the settings require a training part"
+    stream = open_part(recipe.data, "train")
+    assert stream is not None, "the settings require a training part"
     valid, test = load_part(recipe.data, "valid"), load_part(recipe.data, "test")
-    made = tokenizers or Tokenizers.train(recipe.tokenizer, train)
-    sources, targets = made.source.encode(train.sources), made.target.encode(train.targets)
-    limit = min(recipe.data.max_tokens, recipe.model.max_length)
-    kept = [
-        index
-        for index, (source, target) in enumerate(zip(sources, targets, strict=True))
-        if len(source) <= limit and len(target) <= limit
-    ]
-    if not kept:
+    made = tokenizers or Tokenizers.train(recipe.tokenizer, stream)
+    encoding = Encoding(stream, made, limit=longest(recipe), write=True)
+    _refuse_few(recipe, encoding)
+    assert encoding.pairs is not None, "it was written"
+    parts = {"valid": valid, "test": test}
+    told = [f"train: {each}" for each in notices(stream, duplicates=True)]
+    told += [f"{name}: {each}" for name, part in parts.items() if part for each in part.notices]
+    report = encoding.report("train", recipe.data)
+    hashes = {"train": stream.digest()}
+    hashes |= {name: part.digest() for name, part in parts.items() if part is not None}
+    told += _about_tokens(report, encoding)
+    return Prepared(encoding.pairs, valid, test, made, hashes, tuple(told), report)
+
+
+def longest(recipe: Recipe) -> int:
+    """The most tokens that a side of a training pair may have."""
+    return min(recipe.data.max_tokens, recipe.model.max_length)
+
+
+def _refuse_few(recipe: Recipe, encoding: Encoding) -> None:
+    origin = encoding.stream.source.origin
+    if not encoding.kept:
         raise UserError(
-            f"every training pair is longer than {limit} tokens",
-            where=train.origin,
+            f"every training pair is longer than {encoding.limit} tokens",
+            where=origin,
             todo="raise data.max_tokens and model.max_length, or cut the text into sentences",
         )
-    encoded = EncodedPairs(
-        EncodedSide.of([sources[index] for index in kept]),
-        EncodedSide.of([targets[index] for index in kept]),
-    )
-    tokens = int(encoded.target.lengths.sum())
+    tokens = encoding.target.tokens
     if tokens < recipe.train.batch_tokens:
         raise UserError(
-            f"the training data have {tokens} target tokens in {len(kept)} pairs, fewer than one "
-            f"batch of {recipe.train.batch_tokens}",
-            where=train.origin,
+            f"the training data have {tokens} target tokens in {encoding.kept} pairs, fewer than "
+            f"one batch of {recipe.train.batch_tokens}",
+            where=origin,
             todo="give more data or lower train.batch_tokens",
         )
-    parts = {"train": train, "valid": valid, "test": test}
-    notices = [f"{name}: {told}" for name, part in parts.items() if part for told in part.notices]
-    notices.append(f"{len(kept):,} training pairs, {tokens:,} target tokens")
-    if len(kept) < len(train):
-        notices.append(f"{len(train) - len(kept)} pairs longer than {limit} tokens left out")
-    notices += _unknowns(made, train)
-    hashes = {name: part.digest() for name, part in parts.items() if part is not None}
-    return Prepared(encoded, valid, test, made, hashes, tuple(notices))
 
 
-def _unknowns(tokenizers: Tokenizers, pairs: Pairs) -> list[str]:
-    """For each side, how much of the first pairs its tokeniser does not know, with examples."""
-    notices = []
-    sides = {
-        "source": (tokenizers.source, pairs.sources),
-        "target": (tokenizers.target, pairs.targets),
-    }
-    for side, (tokenizer, texts) in sides.items():
-        share, seen = tokenizer.unknowns(texts[:LOOKED_AT])
-        if share:
-            some = ", ".join(repr(text) for text, _ in seen.most_common(5))
-            notices.append(f"{share:.1%} of the {side} tokens are unknown, such as {some}")
-    return notices
+def _about_tokens(report: PreparationReport, encoding: Encoding) -> list[str]:
+    told = [f"{report.kept:,} training pairs, {report.target.tokens:,} target tokens"]
+    if long := encoding.notes.count(LONG):
+        told.append(f"{long:,} pairs longer than {report.max_tokens} tokens left out")
+    if apart := encoding.notes.found.get(RATIO):
+        told.append(
+            f"{apart.count:,} pairs with more than {FAR} times the tokens on one side kept "
+            f"({apart.lines()})"
+        )
+    for name, side in (("source", report.source), ("target", report.target)):
+        if side.unknown:
+            some = ", ".join(repr(text) for text, _ in side.examples[:5])
+            told.append(f"{side.unknown:.1%} of the {name} tokens are unknown, such as {some}")
+    return told

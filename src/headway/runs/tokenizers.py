@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
+from headway.data.pair_stream import PairStream
 from headway.data.pairs import Pairs
 from headway.settings.data import TokenizerSettings
+from headway.tokens.importing import import_tokenizer
 from headway.tokens.tokenizer import Tokenizer
 from headway.tokens.training import train_tokenizer
 
@@ -21,13 +24,22 @@ class Tokenizers:
     target: Tokenizer
 
     @classmethod
-    def train(cls, settings: TokenizerSettings, pairs: Pairs) -> Tokenizers:
-        """Learn them from training pairs."""
+    def train(cls, settings: TokenizerSettings, pairs: Pairs | PairStream) -> Tokenizers:
+        """Learn them from training pairs, or open those that the settings name.
+
+        The pairs are read once if the tokeniser is joint, else once a side. What was done to make
+        a file fit is said.
+        """
+        if settings.file is not None:
+            source = _opened(settings.file)
+            other = settings.target_file
+            return cls(source, source if other is None else _opened(other))
         if settings.joint:
             joint = train_tokenizer(settings, pairs.texts())
             return cls(joint, joint)
         return cls(
-            train_tokenizer(settings, pairs.sources), train_tokenizer(settings, pairs.targets)
+            train_tokenizer(settings, pairs.texts("source")),
+            train_tokenizer(settings, pairs.texts("target")),
         )
 
     @classmethod
@@ -47,3 +59,10 @@ class Tokenizers:
         if self.source is self.target:
             return {JOINT: self.source.to_json()}
         return {SOURCE: self.source.to_json(), TARGET: self.target.to_json()}
+
+
+def _opened(path: str) -> Tokenizer:
+    found = import_tokenizer(path)
+    for note in found.notes:
+        say(f"{path}: {note}")
+    return found.tokenizer

@@ -20,7 +20,7 @@ from headway.checkpoint.weights import fill
 from headway.models.build import build
 from headway.runs.hooks import RunHooks, RunLog
 from headway.runs.load import stored_recipe, translator_of
-from headway.runs.prepare import Prepared, prepare
+from headway.runs.prepare import DATA, Prepared, prepare
 from headway.runs.summary import summarise
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
@@ -152,7 +152,8 @@ def _started(
         "parameters": sum(weight.numel() for weight in trainer.weights),
     }
     facts = {**environment(), "data": prepared.hashes}
-    folder.create(settings.to_toml(), config, prepared.tokenizers.files(), facts)
+    reports = {DATA: prepared.report.to_table()}
+    folder.create(settings.to_toml(), config, prepared.tokenizers.files(), facts, reports)
     return _Run(folder, settings, prepared, trainer, device)
 
 

@@ -1,20 +1,59 @@
-"""Where text comes from: two parallel files or a built-in corpus, for each of the three parts."""
+"""Where text comes from: files, a hub data set, a built-in corpus, for each of the three parts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Discriminator, PositiveInt, Tag, field_validator, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    PlainValidator,
+    PositiveInt,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from headway.settings.base import Settings
 
+Format: TypeAlias = Literal["tsv", "csv", "jsonl", "parquet"]
+Errors: TypeAlias = Literal["strict", "replace", "skip"]
+Bad: TypeAlias = Literal["few", "drop", "refuse"]
 
-class PairFiles(Settings):
-    """Two parallel files, a sentence a line, plain or .gz; relative to where the command runs."""
+
+def _column(value: Any) -> str | int:
+    named = isinstance(value, str) and value != ""
+    counted = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if not (named or counted):
+        raise ValueError(
+            f"a column is told by its name, or by its number from 0 on, not by {value!r}"
+        )
+    return value  # type: ignore[no-any-return]
+
+
+Column: TypeAlias = Annotated[str | int, PlainValidator(_column)]
+
+
+class _Read(Settings):
+    """What every reader has: how much of it, and what becomes of a row that cannot be used.
+
+    `bad`: "few" leaves such rows out and refuses the data if they are more than 5 %, "drop" leaves
+    out any number, "refuse" accepts none.
+    """
+
+    lines: PositiveInt | None = None
+    bad: Bad = "few"
+
+
+class PairFiles(_Read):
+    """Two parallel files, a sentence a line, plain or .gz; relative to where the command runs.
+
+    `errors` is for bytes that are not UTF-8: refuse the file, put U+FFFD, or leave out the pair.
+    """
 
     source: str
     target: str
-    lines: PositiveInt | None = None
+    errors: Errors = "strict"
 
     @field_validator("source", "target")
     @classmethod
@@ -22,6 +61,69 @@ class PairFiles(Settings):
         if not path:
             raise ValueError("names no file; give it as --set data.train.source=FILE and so on")
         return path
+
+
+class TableFile(_Read):
+    """One file with a pair a row, plain or .gz; Parquet as it is.
+
+    `source` and `target` are the names of columns as the first line has them (JSONL, Parquet: keys,
+    "translation.fr" is a key within another), or numbers from 0 on for a file without that line.
+    `format` follows the file's suffix, `separator` and `quoting` the format: "none" takes quotes
+    as text (TSV), "csv" has fields in double quotes that hold anything (RFC 4180).
+    """
+
+    file: str
+    source: Column
+    target: Column
+    format: Format | None = None
+    separator: str | None = None
+    quoting: Literal["none", "csv"] | None = None
+    errors: Errors = "strict"
+
+    @field_validator("file")
+    @classmethod
+    def _is_set(cls, path: str) -> str:
+        if not path:
+            raise ValueError("names no file")
+        return path
+
+    @field_validator("separator")
+    @classmethod
+    def _one_character(cls, separator: str | None) -> str | None:
+        if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
+            raise ValueError("one character parts the columns, and neither a quote nor a line end")
+        return separator
+
+    @model_validator(mode="after")
+    def _two_columns(self) -> Self:
+        if isinstance(self.source, str) is not isinstance(self.target, str):
+            raise ValueError("source and target must both be names of columns, or both numbers")
+        if self.source == self.target:
+            raise ValueError("source and target are the same column")
+        return self
+
+
+class HubPairs(_Read):
+    """A data set of the Hugging Face hub, or a folder in its layout; needs the extra `hub`.
+
+    `source` and `target` are columns, "translation.fr" a key within one. `split` is that of the
+    part's own name if not set ("validation" for valid). With `streaming` nothing is stored.
+    """
+
+    hub: str
+    source: str
+    target: str
+    config: str | None = None
+    split: str | None = None
+    streaming: bool = False
+
+    @model_validator(mode="after")
+    def _two_columns(self) -> Self:
+        if not (self.hub and self.source and self.target):
+            raise ValueError("hub, source and target need a name")
+        if self.source == self.target:
+            raise ValueError("source and target are the same column")
+        return self
 
 
 class BuiltinPairs(Settings):
@@ -38,13 +140,22 @@ class BuiltinPairs(Settings):
 
 
 def _which(value: Any) -> str:
-    if isinstance(value, BuiltinPairs) or (isinstance(value, dict) and "corpus" in value):
-        return "builtin"
+    kinds: dict[str, tuple[type[Settings], str]] = {
+        "corpus": (BuiltinPairs, "builtin"),
+        "file": (TableFile, "table"),
+        "hub": (HubPairs, "dataset"),
+    }
+    for key, (kind, tag) in kinds.items():
+        if isinstance(value, kind) or (isinstance(value, dict) and key in value):
+            return tag
     return "files"
 
 
 Part = Annotated[
-    Annotated[PairFiles, Tag("files")] | Annotated[BuiltinPairs, Tag("builtin")],
+    Annotated[PairFiles, Tag("files")]
+    | Annotated[TableFile, Tag("table")]
+    | Annotated[HubPairs, Tag("dataset")]
+    | Annotated[BuiltinPairs, Tag("builtin")],
     Discriminator(_which),
 ]
 
@@ -53,7 +164,8 @@ class DataSettings(Settings):
     """Pairs of sentences to learn from (`train`), to choose by (`valid`) and to report (`test`).
 
     The languages are names such as "fr" and "en"; the built-in corpus is made in them. A training
-    pair with a side longer than `max_tokens` is left out and counted.
+    pair with a side longer than `max_tokens` is left out and counted. `duplicates` says what
+    becomes of a training pair that was there before, both sides alike; they are counted anyway.
     """
 
     source_language: str
@@ -62,6 +174,7 @@ class DataSettings(Settings):
     valid: Part | None = None
     test: Part | None = None
     max_tokens: PositiveInt = 250
+    duplicates: Literal["keep", "drop"] = "keep"
 
     @model_validator(mode="after")
     def _two_languages(self) -> Self:
@@ -78,6 +191,10 @@ class TokenizerSettings(Settings):
 
     `size` bounds the vocabulary, special tokens included; `min_count` is the cut-off below which
     a character or word is unknown.
+
+    `file` is a tokeniser that exists already, for both sides, or for the source if `target_file`
+    is the target's; then `kind`, `size` and `min_count` say nothing. `dropout` is the probability
+    with which a merge of BPE is left out while training (Provilkov et al. 2020).
     """
 
     kind: Literal["character", "word", "bpe", "wordpiece"] = "bpe"
@@ -86,3 +203,26 @@ class TokenizerSettings(Settings):
     joint: bool = True
     lowercase: bool = False
     strip_accents: bool = False
+    file: str | None = None
+    target_file: str | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.file is None:
+            if self.target_file is not None:
+                raise ValueError("target_file goes with file, which is then the source's: set it")
+            if self.dropout and self.kind != "bpe":
+                raise ValueError(f"dropout is for kind = 'bpe', not for '{self.kind}'")
+            return self
+        if self.lowercase or self.strip_accents:
+            raise ValueError(
+                "the file says itself what becomes of case and accents: "
+                "leave out lowercase and strip_accents"
+            )
+        if self.joint == (self.target_file is not None):
+            raise ValueError(
+                "one file is for both sides (joint = true), two are for one side each "
+                "(file, target_file and joint = false)"
+            )
+        return self

@@ -43,7 +43,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _evaluates(self) -> Self:
-        if self.train.patience is not None and self.data.valid is None:
+        if self.train.patience and self.data.valid is None:
             raise ValueError(
                 "train.patience waits for a better validation score: it needs data.valid"
             )

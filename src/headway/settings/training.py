@@ -29,9 +29,9 @@ class TrainSettings(Settings):
     steps. `optimizer` "muon" steps the matrices of linear and recurrent layers by Muon.
     `dtype` "auto" becomes what a probe on this machine finds faster.
 
-    With `patience` training ends after that many evaluations in a row that brought nothing better.
-    With `average` above 1 the mean of the weights of the last `average` saves is evaluated at the
-    end beside the best so far, and the better of the two is what the run keeps.
+    With `patience` above 0 training ends after that many evaluations in a row that brought nothing
+    better. With `average` above 1 the mean of the weights of the last `average` saves is evaluated
+    at the end beside the best so far, and the better of the two is what the run keeps.
     """
 
     steps: PositiveInt
@@ -53,7 +53,7 @@ class TrainSettings(Settings):
     evaluate_every: PositiveInt = 1000
     save_every: PositiveInt = 1000
     keep: PositiveInt = 2
-    patience: PositiveInt | None = None
+    patience: NonNegativeInt = 0
     average: PositiveInt = 1
 
     @model_validator(mode="after")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
@@ -98,25 +96,3 @@ def _decoder(settings: TokenizerSettings) -> decoders.Decoder:
     if settings.kind == "bpe":
         return decoders.ByteLevel()
     return decoders.Fuse()
-
-
-def is_lossless(made: Backend) -> bool:
-    """Whether decoding gives back every text that was encoded: true of byte level without cleaning.
-
-    Judged from the file's content, so that it holds for tokenisers from elsewhere too.
-    """
-    file = json.loads(made.to_str())
-    cut = file["pre_tokenizer"] or {}
-    steps = cut["pretokenizers"] if cut.get("type") == "Sequence" else [cut]
-    byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
-    splits = [step for step in steps if step.get("type") == "Split"]
-    return (
-        file["normalizer"] is None
-        and file["truncation"] is None
-        and (file["decoder"] or {}).get("type") == "ByteLevel"
-        and len(byte_level) == 1
-        and not byte_level[0]["add_prefix_space"]
-        and len(byte_level) + len(splits) == len(steps)
-        and all(step["behavior"] != "Removed" for step in splits)
-        and set(pre_tokenizers.ByteLevel.alphabet()) <= made.get_vocab().keys()
-    )

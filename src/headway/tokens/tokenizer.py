@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders
 
 from headway.base.errors import UserError
-from headway.tokens.kinds import BOS, EOS, PAD, SPECIALS, UNK, is_lossless
+from headway.tokens.kinds import BOS, EOS, PAD, UNK
+from headway.tokens.lossless import losses
+from headway.tokens.specials import NAMES, find_specials
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode"]
 
@@ -21,36 +24,53 @@ _BLOCK = 4096  # texts at a time: the library keeps some 100 bytes a token besid
 class Tokenizer:
     """A vocabulary and the rules that cut text into it.
 
-    Ordinary text never becomes a special token, whatever it spells. `lossless` says whether
-    `decode(encode(x)) == x` for every `x` by construction.
+    Ordinary text never becomes a special token other than `unk`, whatever it spells. `lossless`
+    says whether `decode(encode(x)) == x` for every `x` by construction, `losses` why not.
     """
 
     pad: int
     unk: int
     bos: int
     eos: int
-    lossless: bool
+    losses: tuple[str, ...]
 
     def __init__(self, made: Backend, *, where: str = "tokenizer") -> None:
         """Take over `made`; UserError naming `where` if specials or the framing are missing."""
         # The switch is not kept in the file, so it is set here, on every way in.
         made.encode_special_tokens = True
-        ids = [_special_id(made, token, where) for token in SPECIALS]
-        self.pad, self.unk, self.bos, self.eos = ids
-        if made.encode("").ids != [self.eos]:
+        file = json.loads(made.to_str())
+        roles = find_specials(file)
+        lacking = [names[0] for role, names in NAMES.items() if role not in roles]
+        if lacking:
             raise UserError(
-                f"the tokeniser does not end each text with {EOS}",
+                f"the tokeniser has no special token {lacking[0]}",
                 where=where,
-                todo="use a tokenizer.json that Headway wrote",
+                todo="name the file as tokenizer.file of a recipe: what it lacks is added there",
+            )
+        ids = {added["content"]: added["id"] for added in file["added_tokens"] if added["special"]}
+        self.pad, self.unk, self.bos, self.eos = (ids[roles[role]] for role in NAMES)
+        self._special = frozenset(ids.values())
+        self._control = self._special - {self.unk}
+        empty = made.encode("").ids
+        if empty[-1:] != [self.eos] or not self._control.isdisjoint(empty[:-1]):
+            raise UserError(
+                f"the tokeniser does not end each text with {roles['eos']}",
+                where=where,
+                todo="name the file as tokenizer.file of a recipe: it is made to fit there",
             )
         self._made = made
         self._size = 1 + max(made.get_vocab(with_added_tokens=True).values())
         self._byte_level = isinstance(made.decoder, decoders.ByteLevel)
-        self.lossless = is_lossless(made)
+        self.losses = losses(file)
 
     def __len__(self) -> int:
         """How many ids there are, special tokens included: the rows that an embedding needs."""
         return self._size
+
+    @property
+    def lossless(self) -> bool:
+        """Whether decoding gives back every text that was encoded."""
+        return not self.losses
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, ending with `eos`; no other special id but `unk` comes out.
@@ -59,7 +79,7 @@ class Tokenizer:
         """
         ids: list[list[int]] = []
         for block in _blocks(texts):
-            ids += [row.ids for row in self._made.encode_batch_fast(block)]
+            ids += [self._without_control(row.ids) for row in self._made.encode_batch_fast(block)]
         return ids
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
@@ -73,6 +93,10 @@ class Tokenizer:
         half characters as escapes. ValueError if an id is not in the vocabulary.
         """
         return [self._piece(id) for id in ids]
+
+    def ordinary(self) -> list[int]:
+        """The ids that text can have, in order: all but those of special tokens."""
+        return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)
 
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """The characters of each text that each of its ids stands for: first, one after the last.
@@ -99,30 +123,51 @@ class Tokenizer:
             ) from error
         return cls(made, where=where)
 
-    def unknowns(self, texts: Sequence[str]) -> tuple[float, Counter[str]]:
-        """The share of tokens (without `eos`) that are unknown, and what they were in the text.
+    def cut(self, texts: Iterable[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """For each text its ids without `eos`, and what the unknown ones among them were in it.
 
-        The share is from 0 to 1, and 0 if there are no tokens. WordPiece loses a whole word for one
-        unknown letter or for its length; the counter then has the word.
+        WordPiece loses a whole word for one unknown letter or for its length; the list then has
+        the word.
         """
-        total, found = 0, Counter[str]()
+        lost = self._control | {self.unk}
         for block in _blocks(texts):
             for text, row in zip(
                 block, self._made.encode_batch(block, add_special_tokens=False), strict=True
             ):
-                total += len(row.ids)
-                found.update(
+                unknown = [
                     text[first:last].removeprefix(" ") or " "
                     for id, (first, last) in zip(row.ids, row.offsets, strict=True)
-                    if id == self.unk
-                )
+                    if id in lost
+                ]
+                yield [self.unk if id in self._control else id for id in row.ids], unknown
+
+    def unknowns(self, texts: Iterable[str]) -> tuple[float, Counter[str]]:
+        """The share of tokens (without `eos`) that are unknown, and what they were in the text.
+
+        The share is from 0 to 1, and 0 if there are no tokens.
+        """
+        total, found = 0, Counter[str]()
+        for ids, unknown in self.cut(texts):
+            total += len(ids)
+            found.update(unknown)
         return (found.total() / total if total else 0.0), found
+
+    def _without_control(self, ids: list[int]) -> list[int]:
+        """`ids` of a text and its end; what the text alone made a control token is unknown.
+
+        The rules of our own kinds never do that, those of a file from elsewhere may.
+        """
+        if self._control.isdisjoint(ids[:-1]):
+            return ids
+        return [self.unk if id in self._control else id for id in ids[:-1]] + ids[-1:]
 
     def _piece(self, id: int) -> str:
         token = self._made.id_to_token(id)
+        if token is None and 0 <= id < len(self):
+            return f"<{id}>"  # ids of a file from elsewhere may have gaps
         if token is None:
             raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
-        if self._byte_level and id not in (self.pad, self.unk, self.bos, self.eos):
+        if self._byte_level and id not in self._special and _BYTES.keys() >= set(token):
             token = bytes(_BYTES[letter] for letter in token).decode(errors="backslashreplace")
         return "".join(map(_shown, token))
 
@@ -145,17 +190,6 @@ def _shown(letter: str) -> str:
     if unicodedata.category(letter) == "Zs":
         return "▁" if letter == " " else "␣"
     return letter if letter.isprintable() else ascii(letter)[1:-1]
-
-
-def _special_id(made: Backend, token: str, where: str) -> int:
-    for id, added in made.get_added_tokens_decoder().items():
-        if added.content == token and added.special:
-            return id
-    raise UserError(
-        f"the tokeniser has no special token {token}",
-        where=where,
-        todo=f"it needs {', '.join(SPECIALS)} among its added_tokens",
-    )
 
 
 def only_unicode(texts: Iterable[str]) -> Iterator[str]:

@@ -104,7 +104,7 @@ class Trainer:
 
     def _waited_enough(self) -> bool:
         patience = self.settings.patience
-        return patience is not None and self.state.stale >= patience
+        return 0 < patience <= self.state.stale
 
     def advance(self, batches: Iterator[tuple[int, int, Rows]]) -> None:
         """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""

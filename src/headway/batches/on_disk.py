@@ -1,0 +1,59 @@
+"""Encoded rows that are too many for the memory: in a file without a name, mapped when read."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.base.errors import UserError
+from headway.base.files import NO_ROOM
+from headway.batches.pairs import EncodedSide, Rows
+
+
+class SideWriter:
+    """Takes rows of ids block by block; the file has no name, so that it goes with the process.
+
+    It lies in the system's folder for such files ($TMPDIR). However the process ends, even by
+    kill -9, nothing is left behind. Raises UserError if there is no room.
+    """
+
+    def __init__(self) -> None:
+        with _explained():
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by `side`
+        self._lengths: list[Rows] = []
+
+    def append(self, ids: npt.NDArray[np.int32], lengths: Rows) -> None:
+        """Rows of those lengths, end to end."""
+        with _explained():
+            self._file.write(ids.data)
+        self._lengths.append(lengths)
+
+    def side(self) -> EncodedSide:
+        """All rows so far, to read; nothing can be added any more."""
+        with self._file, _explained():
+            self._file.flush()
+            starts = np.concatenate([np.zeros(1, np.int64), *self._lengths])
+            np.cumsum(starts, out=starts)
+            if not starts[-1]:
+                return EncodedSide(np.zeros(0, np.int32), starts)
+            pages = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return EncodedSide(np.frombuffer(pages, np.int32), starts, pages)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise UserError(
+            f"{NO_ROOM[error.errno]} for the encoded training text",
+            where=tempfile.gettempdir(),
+            todo="free some, or set TMPDIR to a folder with more",
+        ) from error

@@ -1,0 +1,292 @@
+"""headway tokenizer"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeVar, get_args
+
+import typer
+
+from headway.base.errors import UserError, unknown
+from headway.base.files import write_atomic
+from headway.base.progress import say
+from headway.cli.options import JsonFile, write_json
+from headway.data.lines import BOM
+
+if TYPE_CHECKING:
+    from headway.tokens.inspection import Piece, TextFacts, TokenizerFacts
+    from headway.tokens.tokenizer import Tokenizer
+
+Side = Literal["source", "target"]
+T = TypeVar("T")
+STANDARD_INPUT = "standard input"
+BLOCK = 1000  # lines that are worked on together
+COLOURS = ("black on bright_cyan", "black on bright_yellow")
+
+Place = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TOKENIZER",
+        help="A tokenizer.json, a list of words, or the folder of a run.",
+        show_default=False,
+    ),
+]
+SideOption = Annotated[
+    str | None,
+    typer.Option("--side", help="source or target, for a run that has a tokeniser for each."),
+]
+
+group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@group.callback()
+def tokenizer() -> None:
+    """Learn a tokeniser, use it, look into it.
+
+    Example: headway tokenizer train text.fr text.en --size 8000 --out tokenizer.json
+    """
+
+
+@group.command()
+def train(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text, plain or .gz.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The tokenizer.json to write.")],
+    kind: Annotated[str, typer.Option(help="character, word, bpe or wordpiece.")] = "bpe",
+    size: Annotated[int, typer.Option(help="At most so many ids, 4 special ones included.")] = 8000,
+    min_count: Annotated[
+        int, typer.Option(help="Rarer characters or words are unknown, rarer pairs not merged.")
+    ] = 1,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Accents stay.")] = False,
+    strip_accents: Annotated[bool, typer.Option("--strip-accents", help="Case stays.")] = False,
+) -> None:
+    """Learn a tokeniser from the lines of text files.
+
+    The options are the keys of [tokenizer] in a recipe.
+
+    Example: headway tokenizer train text.fr text.en --kind bpe --size 8000 --out tokenizer.json
+    """
+    from headway.settings.base import parse
+    from headway.settings.data import TokenizerSettings
+
+    table = {"kind": kind, "size": size, "min_count": min_count}
+    table |= {"lowercase": lowercase, "strip_accents": strip_accents}
+    settings = parse(TokenizerSettings, table, where="headway tokenizer train")
+    for file in files:
+        if not file.is_file():
+            raise UserError("there is no such file", where=str(file), todo="check the path")
+    from headway.tokens.training import train_tokenizer
+
+    made = train_tokenizer(settings, itertools.chain.from_iterable(map(_file_lines, files)))
+    write_atomic(out, made.to_json())
+    say(f"{len(made)} ids; next: headway tokenizer inspect {out} {files[0]}")
+    print(out)
+
+
+@group.command()
+def encode(
+    place: Place,
+    pieces: Annotated[
+        bool, typer.Option("--pieces", help="Print readable pieces; a space is ▁.")
+    ] = False,
+    side: SideOption = None,
+) -> None:
+    """Turn lines of standard input into lines of ids, as a model sees them.
+
+    Line i of the output belongs to line i of the input; each ends with the end symbol.
+
+    Example: headway tokenizer encode tokenizer.json < text.fr > ids.txt
+    """
+    made = _opened(place, side)
+    for block in _blocks(_lines(sys.stdin.buffer, STANDARD_INPUT)):
+        for ids in made.encode(block):
+            _print(" ".join(made.pieces(ids) if pieces else map(str, ids)))
+
+
+@group.command()
+def decode(place: Place, side: SideOption = None) -> None:
+    """Turn lines of ids on standard input back into lines of text.
+
+    The inverse of encode, where the tokeniser loses nothing. A line end inside of a text becomes a
+    space, so that line i of the output belongs to line i of the input.
+
+    Example: headway tokenizer decode tokenizer.json < ids.txt > text.fr
+    """
+    made = _opened(place, side)
+    numbered = enumerate(_lines(sys.stdin.buffer, STANDARD_INPUT), 1)
+    for block in _blocks(_ids(line, number, len(made)) for number, line in numbered):
+        for text in made.decode(block):
+            _print(text.replace("\n", " "))
+
+
+@group.command()
+def inspect(
+    place: Place,
+    text: Annotated[
+        Path | None,
+        typer.Argument(metavar="TEXTFILE", help="Text to cut, plain or .gz.", show_default=False),
+    ] = None,
+    lines: Annotated[int, typer.Option(min=0, help="Show the pieces of so many lines.")] = 20,
+    side: SideOption = None,
+    json: JsonFile = None,
+) -> None:
+    """Say what a tokeniser is, and how it cuts a text: pieces, rates, unknowns, what is not used.
+
+    Example: headway tokenizer inspect tokenizer.json text.fr --json facts.json
+    """
+    made = _opened(place, side)
+    from headway.tokens.inspection import inspect_texts, inspect_tokenizer
+
+    facts = inspect_tokenizer(made)
+    _show_tokenizer(facts)
+    table = {"tokenizer": facts.to_table()}
+    if text is not None:
+        print()
+        found = inspect_texts(made, _shown(made, _file_lines(text), lines))
+        _show_text(found, made)
+        table["text"] = found.to_table()
+    write_json(json, table)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.add_typer(group, name="tokenizer")
+
+
+def _opened(place: Path, side: str | None) -> Tokenizer:
+    """The tokeniser in a file or in the folder of a run."""
+    if side is not None and side not in get_args(Side):
+        raise unknown("side", side, get_args(Side), where="--side")
+    if not (place / "recipe.toml").is_file():
+        from headway.tokens.importing import import_tokenizer
+
+        if side is not None:
+            raise UserError("--side is for the folder of a run", where=str(place))
+        found = import_tokenizer(place)
+        for note in found.notes:
+            say(f"{place}: {note}")
+        return found.tokenizer
+    from headway.checkpoint.run import RunFolder
+    from headway.runs.tokenizers import Tokenizers
+
+    both = Tokenizers.read(RunFolder(place))
+    if side is None and both.source is not both.target:
+        raise UserError(
+            "this run has a tokeniser for each side",
+            where=str(place),
+            todo="give --side source or --side target",
+        )
+    return both.target if side == "target" else both.source
+
+
+def _file_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, plain or .gz, as they come. UserError if it cannot be read."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from _lines(file, str(path))
+    except FileNotFoundError:
+        raise UserError("there is no such file", where=str(path), todo="check the path") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from None
+
+
+def _lines(file: Iterable[bytes] | BinaryIO, where: str) -> Iterator[str]:
+    """What `headway.data.lines.split_lines` makes of the whole, as a stream."""
+    for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(BOM)
+            if not line:
+                return
+        try:
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
+                where=f"{where}:{number}",
+                todo="convert the file to UTF-8",
+            ) from None
+
+
+def _ids(line: str, number: int, size: int) -> list[int]:
+    ids = []
+    for word in line.split():
+        id = int(word) if word.isascii() and word.isdigit() else -1
+        if not 0 <= id < size:
+            raise UserError(
+                f"'{word}' is not an id from 0 to {size - 1}", where=f"{STANDARD_INPUT}:{number}"
+            )
+        ids.append(id)
+    return ids
+
+
+def _blocks(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while block := list(itertools.islice(rest, BLOCK)):
+        yield block
+
+
+def _print(line: str) -> None:
+    sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+
+
+def _show_tokenizer(facts: TokenizerFacts) -> None:
+    what = {"pad": "padding", "unk": "unknown", "bos": "start", "eos": "end"}
+    for_what = {token: what[role] for role, token in facts.roles.items()}
+    specials = [
+        f"{token} {id}" + (f" ({for_what[token]})" if token in for_what else "")
+        for token, id in facts.specials.items()
+    ]
+    print(f"kind            {facts.kind}")
+    print(f"ids             {facts.size}")
+    print(f"lossless        {'no: ' + '; '.join(facts.losses) if facts.losses else 'yes'}")
+    print(f"special tokens  {', '.join(specials)}")
+    print(f"longest tokens  {_listed(facts.longest)}")
+
+
+def _shown(made: Tokenizer, lines: Iterable[str], n: int) -> Iterator[str]:
+    """`lines` as they pass, the pieces of the first `n` shown."""
+    for number, line in enumerate(lines):
+        if number < n:
+            _show_pieces(made.pieces(made.encode([line])[0][:-1]))
+        yield line
+
+
+def _show_pieces(pieces: Sequence[str]) -> None:
+    """A line of pieces: on a terminal in two colours by turns, elsewhere with bars between them."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    if not console.is_terminal or console.no_color:
+        print("|".join(pieces))
+        return
+    parts = [(piece, COLOURS[place % 2]) for place, piece in enumerate(pieces)]
+    console.print(Text.assemble(*parts))
+
+
+def _show_text(found: TextFacts, made: Tokenizer) -> None:
+    rates = found.rates()
+    print()
+    print(f"lines           {found.lines:,}")
+    print(f"tokens          {found.tokens:,}")
+    print(f"                {rates['characters_per_token']:.2f} characters a token")
+    print(f"                {rates['bytes_per_token']:.2f} bytes a token")
+    print(f"                {rates['tokens_per_word']:.2f} tokens a word (fertility)")
+    print(f"unknown         {rates['unknown_share']:.2%} of the tokens")
+    for each in found.most_unknown:
+        print(f"                {each.text!r} {each.count:,} times, first in line {each.line:,}")
+    print(f"most used       {_listed(found.most_used)}")
+    never = found.never_used
+    share = len(never) / max(1, len(made.ordinary()))
+    some = " ".join(map("{} {}".format, made.pieces(never[:8]), never))
+    print(f"never used      {len(never):,} ids ({share:.0%}){': ' if some else ''}{some}")
+
+
+def _listed(pieces: Sequence[Piece]) -> str:
+    return ", ".join(
+        f"{each.piece} {each.id}" + (f" ({each.count:,})" if each.count else "") for each in pieces
+    )

@@ -1,0 +1,91 @@
+"""Rows of keys and values: JSONL, Parquet and data sets of the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.base.errors import UserError, unknown
+from headway.data.rows import NOT_JSON, Bad, Row, optional, pick, undecodable
+from headway.settings.data import HubPairs
+
+_BATCH = 1000  # rows of a Parquet file that are in memory at a time
+
+
+def json_rows(
+    lines: Iterator[str | bytes], source: str | int, target: str | int
+) -> Iterator[Row | Bad]:
+    """A JSON object a line, or a list where the columns are numbers; an empty line is no text."""
+    for number, line in enumerate(lines, start=1):
+        if isinstance(line, bytes):
+            yield undecodable(number, line)
+            continue
+        if not line.strip():
+            yield Row(number, "", "")
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            yield Bad(number, NOT_JSON, line)
+            continue
+        yield pick(number, value, source, target)
+
+
+def parquet_rows(
+    path: Path, source: str | int, target: str | int, *, key: str
+) -> Iterator[Row | Bad]:
+    """The rows of a Parquet file, of which only the two columns are read."""
+    parquet = optional("pyarrow.parquet", where=str(path))
+    errors = optional("pyarrow", where=str(path)).lib.ArrowException
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            columns = [
+                _column(names, column, f"{path}, {key}.{side}")
+                for side, column in (("source", source), ("target", target))
+            ]
+            read = sorted({column if column in names else _outer(column) for column in columns})
+            number = 0
+            for batch in file.iter_batches(_BATCH, columns=read):
+                for value in batch.to_pylist():
+                    number += 1
+                    yield pick(number, value, *columns)
+    except FileNotFoundError:
+        raise UserError("there is no such file", where=str(path), todo="check the path") from None
+    except (OSError, errors) as error:
+        raise UserError(f"cannot be read: {error}", where=str(path)) from None
+    if not number:
+        raise UserError("the file has no rows", where=str(path))
+
+
+def hub_rows(part: HubPairs, name: str, split: str, *, key: str) -> Iterator[Row | Bad]:
+    """The rows of a data set of the hub, or of a folder `name` in its layout."""
+    datasets = optional("datasets", where=key)
+    try:
+        found = datasets.load_dataset(name, part.config, split=split, streaming=part.streaming)
+    except Exception as error:  # the library has no class of its own for what a user can mistake
+        raise UserError(
+            f"cannot load the data set: {error}", where=f"{key}.hub", todo="check name and split"
+        ) from error
+    names = list(found.column_names or ())
+    if names:  # a stream may not know them
+        for side, column in (("source", part.source), ("target", part.target)):
+            _column(names, column, f"{key}.{side}")
+    for number, value in enumerate(found, start=1):
+        yield pick(number, value, part.source, part.target)
+
+
+def _outer(column: str) -> str:
+    return column.partition(".")[0]
+
+
+def _column(names: list[str], column: str | int, where: str) -> str:
+    """The name of a column that is there, or whose outer key is."""
+    if isinstance(column, int):
+        if column >= len(names):
+            raise UserError(f"there is no column {column}: there are {len(names)}", where=where)
+        return names[column]
+    if column not in names and _outer(column) not in names:
+        raise unknown("column", column, names, where=where)
+    return column

@@ -1,0 +1,75 @@
+"""Settings of data: which kind of part a table is, and one message for each mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.base.errors import UserError
+from headway.settings.base import parse
+from headway.settings.data import BuiltinPairs, DataSettings, HubPairs, PairFiles, TableFile
+from headway.settings.toml import dump_toml
+
+PARTS: dict[type, dict[str, Any]] = {
+    PairFiles: {"source": "a.fr", "target": "a.en"},
+    TableFile: {"file": "a.tsv", "source": "fr", "target": "en"},
+    HubPairs: {"hub": "some/pairs", "source": "translation.fr", "target": "translation.en"},
+    BuiltinPairs: {"corpus": "builtin:cldr", "lines": 3},
+}
+
+
+def data(train: dict[str, Any]) -> DataSettings:
+    table = {"source_language": "fr", "target_language": "en", "train": train}
+    return parse(DataSettings, table, where="recipe")
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_key_tells_the_kind_of_a_part(kind: type) -> None:
+    made = data(PARTS[kind])
+    assert type(made.train) is kind
+    again = parse(DataSettings, made.to_table(), where="recipe")
+    assert again == made
+    assert dump_toml(again.to_table())
+
+
+def test_columns_by_number_survive_being_written_down() -> None:
+    made = data({"file": "a.tsv", "source": 1, "target": 0}).to_table()["train"]
+    assert (made["source"], made["target"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "begins"),
+    [
+        (TableFile, {"source": True}, "recipe, train.source: a column is told by its name"),
+        (TableFile, {"source": -1}, "recipe, train.source: a column is told by its name"),
+        (TableFile, {"target": ""}, "recipe, train.target: a column is told by its name"),
+        (TableFile, {"target": 1}, "recipe, train: source and target must both be names"),
+        (TableFile, {"target": "fr"}, "recipe, train: source and target are the same"),
+        (TableFile, {"file": ""}, "recipe, train.file: names no file"),
+        (TableFile, {"separator": "||"}, "recipe, train.separator: one character parts"),
+        (TableFile, {"separator": '"'}, "recipe, train.separator: one character parts"),
+        (TableFile, {"format": "xlsx"}, "recipe, train.format: input should be 'tsv'"),
+        (TableFile, {"spearator": ";"}, "recipe: unknown key 'train.spearator'; did you"),
+        (HubPairs, {"source": ""}, "recipe, train: hub, source and target need a name"),
+        (HubPairs, {"target": "translation.fr"}, "recipe, train: source and target are the"),
+        (HubPairs, {"errors": "skip"}, "recipe: unknown key 'train.errors'"),
+        (PairFiles, {"bad": "some"}, "recipe, train.bad: input should be 'few', 'drop' or"),
+        (PairFiles, {"errors": "ignore"}, "recipe, train.errors: input should be 'strict'"),
+    ],
+)
+def test_a_mistake_is_one_message_about_one_key(
+    kind: type, change: dict[str, Any], begins: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        data(PARTS[kind] | change)
+    assert str(caught.value).startswith(begins)
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_missing_key_is_named(kind: type) -> None:
+    for key in PARTS[kind]:
+        if key not in ("file", "hub", "corpus"):
+            without = {name: value for name, value in PARTS[kind].items() if name != key}
+            with pytest.raises(UserError, match=f"the key 'train.{key}' is missing"):
+                data(without)

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+from headway.settings.data import TokenizerSettings
+from headway.tokens.inspection import Piece, Unknown, inspect_texts, inspect_tokenizer
+from headway.tokens.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from headway.tokens.training import train_tokenizer
+
+
+def train(kind: str, texts: list[str], size: int = 300) -> Tokenizer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return train_tokenizer(TokenizerSettings(kind=kind, size=size), texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "losses"),
+    [
+        ("bpe", "byte-level BPE", ()),
+        ("character", "character", ("what is not in its vocabulary becomes unknown",)),
+        (
+            "word",
+            "word",
+            (
+                "text is changed before it is cut (Prepend)",
+                "what is not in its vocabulary becomes unknown",
+            ),
+        ),
+        (
+            "wordpiece",
+            "WordPiece",
+            (
+                "text is changed before it is cut (BertNormalizer)",
+                "blanks between pieces are not kept",
+                "what is not in its vocabulary becomes unknown",
+            ),
+        ),
+    ],
+)
+def test_what_a_tokeniser_is(kind: str, name: str, losses: tuple[str, ...]) -> None:
+    tokenizer = train(kind, ["le chat dort"] * 9)
+    facts = inspect_tokenizer(tokenizer)
+    assert (facts.kind, facts.size, facts.losses) == (name, len(tokenizer), losses)
+    assert facts.roles == {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
+    assert facts.specials == {PAD: 0, UNK: 1, BOS: 2, EOS: 3}
+    lengths = [len(each.piece) for each in facts.longest]
+    assert lengths == sorted(lengths, reverse=True)
+    assert tokenizer.pieces([each.id for each in facts.longest]) == [
+        each.piece for each in facts.longest
+    ]
+    assert json.loads(json.dumps(facts.to_table()))["lossless"] is (not losses)
+
+
+def test_what_it_makes_of_a_text() -> None:
+    tokenizer = train("word", ["un chat dort un un chat"])
+    ids = {word: tokenizer.encode([word])[0][0] for word in ("un", "chat", "dort")}
+    facts = inspect_texts(tokenizer, ["un chien été", "", "un un chat", "chat été 😀été"])
+    assert (facts.lines, facts.words, facts.tokens, facts.unknown) == (4, 9, 10, 5)
+    assert (facts.characters, facts.bytes) == (35, 35 + 2 * 3 + 3)
+    assert facts.most_unknown == (
+        Unknown("été", 3, 1), Unknown("chien", 1, 1), Unknown("😀", 1, 4),
+    )  # fmt: skip
+    assert facts.most_used == (
+        Piece(tokenizer.unk, UNK, 5),
+        Piece(ids["un"], "▁un", 3),
+        Piece(ids["chat"], "▁chat", 2),
+    )
+    assert facts.never_used == (ids["dort"],)
+    assert facts.rates() == {
+        "characters_per_token": 3.5,
+        "bytes_per_token": 4.4,
+        "tokens_per_word": 10 / 9,
+        "unknown_share": 0.5,
+    }
+    assert json.loads(json.dumps(facts.to_table()))["most_unknown"][0] == {
+        "text": "été", "count": 3, "line": 1,
+    }  # fmt: skip
+
+
+def test_no_text_at_all() -> None:
+    facts = inspect_texts(train("word", ["un"]), [])
+    assert (facts.lines, facts.tokens, facts.rates()["unknown_share"]) == (0, 0, 0.0)
