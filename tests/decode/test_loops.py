@@ -20,7 +20,8 @@ from headway.decode.steps import Hypothesis
         ([1, 2, 7, 7, 7], False),  # three full stops at the end are no loop
         ([1, 2, *[7] * 11], False),
         ([1, 2, *[7] * 12], True),
-        ([*[7] * 40, 1], False),  # it got out
+        ([*[7] * 40, 1, 2, 3], True),  # it varies its last round
+        ([*[7] * 11, *range(30)], False),
         ([9, *[1, 2, 3, 4] * 3], True),
         ([9, *[1, 2, 3, 4] * 2, 1, 2, 3], False),
         ([9, 9, *list(range(20)) * 3], True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,3 +105,18 @@ def test_spans_cover_the_text(kind: str) -> None:
         assert {place for place, letter in enumerate(text) if not letter.isspace()} <= covered
         starts = [first for first, _ in spans[:-1]]
         assert starts == sorted(starts)
+
+
+def test_a_decoder_that_is_fed_its_output_has_its_attention_too(
+    toy_recipe: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    recipe = toy_recipe("attention", steps=1)
+    recipe["model"] |= {"input_feeding": True}
+    translator = headway.train(recipe, out=tmp_path / "run")
+    for source, target, found in zip(
+        SOURCES, TARGETS, translator.alignments(SOURCES, TARGETS), strict=True
+    ):
+        alone = translator.attention(source, target)
+        np.testing.assert_allclose(found.weights, alone.weights, atol=1e-5)
+        np.testing.assert_allclose(np.sum(found.weights, axis=1), 1, atol=1e-5)
+        assert len(found.target) == len(translator.tokenizers.target.encode([target])[0])

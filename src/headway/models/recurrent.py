@@ -48,7 +48,8 @@ class DecoderState(NamedTuple):
         looked = self.looked
         if sources is not None:
             looked = Looked(*(part[sources] for part in looked))
-        return self._replace(recurrent=self.recurrent.select(rows), looked=looked)
+        recurrent = self.recurrent.select(rows)
+        return self._replace(recurrent=recurrent, looked=looked, said=self.said[rows])
 
 
 class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
