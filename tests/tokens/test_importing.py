@@ -244,9 +244,12 @@ def test_our_own_files_are_taken_as_they_are(kind: str, open_file: Open) -> None
     assert found.tokenizer.to_json() == made.to_json()
 
 
-def test_ids_with_gaps(open_file: Open) -> None:
+@pytest.mark.parametrize("bpe", [False, True])
+def test_ids_with_gaps(bpe: bool, open_file: Open) -> None:
     """C11: the size is what an embedding needs, whatever the library counts."""
-    made = Backend(models.WordLevel({"a": 0, "b": 5, "?": 9}, unk_token="?"))
+    words = {"a": 0, "b": 5, "?": 9}
+    word_level = models.WordLevel(words, unk_token="?")
+    made = Backend(models.BPE(words, [], unk_token="?") if bpe else word_level)
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = open_file(made).tokenizer
     assert (tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos) == (10, 9, 11, 12)

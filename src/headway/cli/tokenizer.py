@@ -66,7 +66,7 @@ def train(
 ) -> None:
     """Learn a tokeniser from the lines of text files.
 
-    The options are the keys of [tokenizer] in a recipe.
+    The options are the keys of the table tokenizer in a recipe.
 
     Example: headway tokenizer train text.fr text.en --kind bpe --size 8000 --out tokenizer.json
     """
