@@ -10,6 +10,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 BENCH := .venv-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BENCH_PIP := $(BENCH)/bin/python -m pip --disable-pip-version-check --quiet
 CORE := .venv/installed-core
 FULL := .venv/installed-full
 
@@ -44,8 +45,8 @@ $(BIN)/python $(BENCH)/bin/python:
 	       'Name one: make PYTHON=python3.12 demo' >&2; exit 2; }
 	@echo 'Making $(@:/bin/python=) ...'
 	@$(PYTHON) -m venv $(@:/bin/python=) \
-	  || { rm -rf $(@:/bin/python=); echo 'Could not make $(@:/bin/python=); on Debian and Ubuntu install the package' \
-	       'python3-venv first.' >&2; exit 2; }
+	  || { rm -rf $(@:/bin/python=); echo 'Could not make $(@:/bin/python=); on Debian' \
+	       'and Ubuntu install the package python3-venv first.' >&2; exit 2; }
 
 # The stamps say what is installed; a changed lock or pyproject.toml installs again.
 $(CORE): requirements.lock pyproject.toml | $(BIN)/python
@@ -59,8 +60,9 @@ $(FULL): requirements.lock pyproject.toml | $(BIN)/python
 	@$(PIP) install --no-deps --editable .
 	@touch $(CORE) $@
 
-$(BENCH)/installed: benchmarks/requirements.txt requirements.lock pyproject.toml | $(BENCH)/bin/python
+PEERS := benchmarks/requirements.txt benchmarks/requirements-alone.txt
+$(BENCH)/installed: $(PEERS) requirements.lock pyproject.toml | $(BENCH)/bin/python
 	@echo 'Installing Headway and the peers into $(BENCH) (torch is large) ...'
-	@$(BENCH)/bin/python -m pip --disable-pip-version-check --quiet install \
-	  --requirement benchmarks/requirements.txt --editable .
+	@$(BENCH_PIP) install --requirement benchmarks/requirements.txt --editable .
+	@$(BENCH_PIP) install --no-deps --requirement benchmarks/requirements-alone.txt
 	@touch $@

@@ -38,6 +38,7 @@ class Turn:
 
     amount: float
     seconds: float
+    cpu_seconds: float  # of all its threads
     elsewhere: float | None  # cores busy with other processes meanwhile; None: not to be known
     peak_mib: float  # of the process since its start
     told: dict[str, Any]
@@ -86,10 +87,8 @@ class Contender:
         after = busy_seconds()
         elsewhere = None
         if before is not None and after is not None:
-            elsewhere = max(0.0, (after - before - answer.pop("cpu")) / answer["seconds"])
-        return Turn(
-            answer["amount"], answer["seconds"], elsewhere, answer["peak_mib"], answer["told"]
-        )
+            elsewhere = max(0.0, (after - before - answer["cpu_seconds"]) / answer["seconds"])
+        return Turn(**answer, elsewhere=elsewhere)
 
 
 def contest(
@@ -125,16 +124,25 @@ def once(command: Sequence[str]) -> dict[str, Any]:
 
 
 def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
-    """Work a second of both, the median of the rounds' ratios with its range, and the quiet."""
+    """Work a second of both, the median of the rounds' ratios with its range, and the quiet.
+
+    `cpu_ratio` is that of work a second of processor time: on a busy machine it is what is left to
+    look at, with one thread; waiting threads spin and count.
+    """
     ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
     return {
         "ours": round(median(turn.rate for turn in ours), 1),
         "theirs": round(median(turn.rate for turn in theirs), 1),
         "ratio": round(median(ratios), 3),
         "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)],
+        "cpu_ratio": round(_cpu_rate(ours) / _cpu_rate(theirs), 3),
         "rounds": len(ratios),
         "unquiet": disturbances({"ours": ours, "theirs": theirs}),
     }
+
+
+def _cpu_rate(turns: Sequence[Turn]) -> float:
+    return median(turn.amount / turn.cpu_seconds for turn in turns)
 
 
 def memory_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
@@ -168,7 +176,7 @@ def serve(prepare: Callable[[], Work]) -> None:
         answer = {
             "amount": amount,
             "seconds": time.perf_counter() - began,
-            "cpu": time.process_time() - cpu,
+            "cpu_seconds": time.process_time() - cpu,
             "peak_mib": peak_mib(),
             "told": told,
         }

@@ -34,7 +34,13 @@ def contest() -> ModuleType:
 
 
 def turns(contest: ModuleType, seconds: list[float], **changes: Any) -> list[Any]:
-    facts: dict[str, Any] = {"amount": 100, "elsewhere": 0.0, "peak_mib": 50.0, "told": {}}
+    facts: dict[str, Any] = {
+        "amount": 100,
+        "cpu_seconds": 1.0,
+        "elsewhere": 0.0,
+        "peak_mib": 50.0,
+        "told": {},
+    }
     return [contest.Turn(seconds=each, **facts | changes) for each in seconds]
 
 
@@ -68,6 +74,7 @@ def test_the_ratio_is_of_rates_and_the_median_of_the_rounds(contest: ModuleType)
     row = contest.speed_row(turns(contest, [1.0, 1.0, 2.0]), turns(contest, [2.0, 3.0, 2.0]))
     assert (row["ours"], row["theirs"], row["ratio"]) == (100.0, 50.0, 2.0)
     assert row["ratio_range"] == [1.0, 3.0]
+    assert row["cpu_ratio"] == 1.0
     memory = contest.memory_row(turns(contest, [1.0], peak_mib=30.0), turns(contest, [1.0]))
     assert memory == {"ours": 30, "theirs": 50, "ratio": 0.6}
 
