@@ -1,0 +1,267 @@
+"""Beam search against transformers' MarianMTModel, on the same weights and the same sentences.
+
+A model of ours is trained for a moment, so that sentences have the lengths of sentences, and its
+weights are given to Marian (`marian.py`). The search is set to be the same too: no length penalty
+(the two normalise by different formulas), one limit for all rows, the same tokens banned,
+`early_stopping=False` (transformers' default). One difference is left: a hypothesis that is cut at
+the limit competes with those that ended in theirs, and does not in ours; such rows are counted.
+
+    .venv-bench/bin/python benchmarks/run.py --only decode-marian
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from contest import Row, Work, contest, memory_row, once, serve, speed_row
+from marian import marian
+from multi30k import MISSING, Setting, folder, our_steps, recipe
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import GenerationConfig, MarianMTModel
+
+from headway.base.files import read_json, to_json
+from headway.base.runtime import keep_pages
+from headway.batches.pairs import EncodedSide
+from headway.decode.beam import beam_search
+from headway.decode.steps import Hypothesis
+from headway.models.build import build
+from headway.models.seq2seq import Transformer
+from headway.settings.model import TransformerSettings
+
+CASE, PEER = "decode-marian", "transformers MarianMTModel.generate"
+STEPS, BATCH_TOKENS = 300, 1024  # of the training
+WIDTH, LIMIT = 5, 64  # of the beam; tokens of a translation, the end included
+SENTENCES = {64: 1000, 16: 1000, 1: 100}  # sentences in a batch -> how many are timed
+TOLERANCE = 1e-3  # of logits, and of log-probabilities of translations that differ
+
+
+class Batch(NamedTuple):
+    """Some sources, padded, and which sentences they are."""
+
+    ids: Tensor  # (B, S)
+    real: Tensor  # (B, S)
+    places: list[int]
+
+
+class Given:
+    """The model and the sentences that all contenders are given, as `train` left them."""
+
+    def __init__(self, place: Path) -> None:
+        facts = read_json(place / "facts.json")
+        self.symbols: dict[str, int] = facts["symbols"]
+        self.sources = EncodedSide.of(facts["sources"])
+        settings = TransformerSettings.model_validate(facts["model"])
+        weights = load_file(place / "weights.safetensors")
+        model = build(settings, n_source=facts["n_ids"], n_target=facts["n_ids"])
+        assert isinstance(model, Transformer)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                weight.copy_(weights[name])
+        self.settings, self.model = settings, model.eval()
+        self.banned = [self.symbols[name] for name in ("pad", "unk", "bos")]
+
+    def batches(self, size: int, n: int) -> list[Batch]:
+        """`n` sentences, spread over the test set, in batches of like lengths."""
+        lengths = self.sources.lengths
+        chosen = np.linspace(0, len(lengths) - 1, min(n, len(lengths))).astype(np.int64)
+        chosen = chosen[np.argsort(lengths[chosen], kind="stable")]
+        cuts = [chosen[start : start + size] for start in range(0, len(chosen), size)]
+        return [Batch(*self.sources.pad(rows, self.symbols["pad"]), rows.tolist()) for rows in cuts]
+
+
+def train(place: Path) -> None:
+    """Train for a moment; leave weights and encoded sources in `place`."""
+    keep_pages()
+    settings = recipe(
+        model={"dropout": 0.1},
+        optimizer="muon",
+        learning_rate=2e-3,
+        warmup=100,
+        schedule="constant",
+        batch_tokens=BATCH_TOKENS,
+    )
+    setting = Setting(settings)
+    trainer, data = setting.trainer("float32"), setting.data
+    for rows in (setting.batches(STEPS) * STEPS)[:STEPS]:
+        _, loss = our_steps(trainer, [rows])
+    print(f"  trained for {STEPS} steps to a loss of {loss:.2f}", file=sys.stderr)
+    tokenizer = data.tokenizers.source
+    assert data.test is not None
+    facts = {
+        "model": settings.model.model_dump(mode="json"),
+        "n_ids": len(tokenizer),
+        "symbols": {name: getattr(tokenizer, name) for name in ("pad", "unk", "bos", "eos")},
+        "sources": tokenizer.encode(data.test.sources),
+    }
+    (place / "facts.json").write_text(to_json(facts), encoding="utf-8")
+    weights = {name: weight.detach() for name, weight in trainer.model.named_parameters()}
+    save_file(weights, place / "weights.safetensors")
+
+
+@torch.no_grad()
+def our_translations(given: Given, batches: list[Batch]) -> dict[int, Hypothesis]:
+    """The best hypothesis of each sentence, by our beam search."""
+    found = {}
+    for batch in batches:
+        state = given.model.start(batch.ids, batch.real.sum(dim=1))
+        hypotheses = beam_search(
+            given.model,
+            state,
+            rows=len(batch.places),
+            bos=given.symbols["bos"],
+            eos=given.symbols["eos"],
+            limits=[LIMIT] * len(batch.places),
+            width=WIDTH,
+            length_penalty=0.0,
+            banned=given.banned,
+        )
+        found |= {place: best[0] for place, best in zip(batch.places, hypotheses, strict=True)}
+    return found
+
+
+def their_translations(
+    given: Given, model: MarianMTModel, batches: list[Batch]
+) -> dict[int, list[int]]:
+    """The ids of the best hypothesis of each sentence, by transformers."""
+    eos = given.symbols["eos"]
+    settings = GenerationConfig(
+        num_beams=WIDTH,
+        max_new_tokens=LIMIT,
+        do_sample=False,
+        length_penalty=0.0,
+        early_stopping=False,
+        suppress_tokens=given.banned,
+        decoder_start_token_id=given.symbols["bos"],
+        pad_token_id=given.symbols["pad"],
+        bos_token_id=given.symbols["bos"],
+        eos_token_id=eos,
+    )
+    found = {}
+    for batch in batches:
+        output = model.generate(
+            input_ids=batch.ids, attention_mask=batch.real.long(), generation_config=settings
+        )
+        for place, row in zip(batch.places, output[:, 1:].tolist(), strict=True):
+            found[place] = row[: row.index(eos)] if eos in row else row
+    return found
+
+
+@torch.no_grad()
+def log_prob(given: Given, place: int, ids: list[int]) -> float:
+    """Our model's log-probability of one translation, its end included."""
+    source, real = given.sources.pad(np.array([place]), given.symbols["pad"])
+    path = [*ids, given.symbols["eos"]]
+    target = torch.tensor([[given.symbols["bos"], *path[:-1]]])
+    log_probs = given.model(source, real, target).log_softmax(dim=-1)[0]
+    return float(log_probs.gather(1, torch.tensor(path)[:, None]).double().sum())
+
+
+def check(given: Given) -> dict[str, Any]:
+    """Logits of both on a batch, and the translations of all sentences, at all batch sizes."""
+    model, batches = marian(given.model, given.settings, given.symbols), given.batches(64, 10**9)
+    middle = batches[len(batches) // 2]
+    target = torch.cat((torch.full_like(middle.ids[:, :1], given.symbols["bos"]), middle.ids), 1)
+    with torch.no_grad():
+        mine = given.model(middle.ids, middle.real, target)
+        other = model(
+            input_ids=middle.ids, attention_mask=middle.real.long(), decoder_input_ids=target
+        ).logits
+    ours = our_translations(given, batches)
+    smaller = [our_translations(given, given.batches(size, 10**9)) for size in (16, 1)]
+    theirs = their_translations(given, model, batches)
+    # where theirs is cut at the limit: it may win there over one that ended, in ours it may not
+    cut = [place for place in ours if ours[place].ended and len(theirs[place]) == LIMIT]
+    differ = [place for place in ours if ours[place].ids != theirs[place] and place not in cut]
+    gaps = [ours[place].log_prob - log_prob(given, place, theirs[place]) for place in differ]
+    return {
+        "logits": float((mine - other).abs().max()),
+        "sentences": len(ours),
+        "equal": len(ours) - len(differ) - len(cut),
+        "cut": len(cut),
+        "gaps": gaps,
+        "equal_at_all_sizes": sum(
+            all(other[place].ids == ours[place].ids for other in smaller) for place in ours
+        ),
+        "mean_length": float(np.mean([len(each.ids) for each in ours.values()])),
+        "ended": sum(each.ended for each in ours.values()),
+    }
+
+
+def rows(rounds: int) -> list[Row]:
+    """Whether results are the same, and sentences a second and memory at three batch sizes."""
+    if folder() is None:
+        return [{"case": CASE, "peer": PEER, "reason": MISSING}]
+    with tempfile.TemporaryDirectory() as place:
+        once(_command("train", place))
+        found = _agreement(once(_command("check", place)))
+        for size, n in SENTENCES.items():
+            turns = contest(
+                {name: _command(name, place, size) for name in ("ours", "marian", "marian+kept")},
+                rounds=rounds,
+            )
+            for name, words in (("marian", "as it is"), ("marian+kept", "with pages kept")):
+                about = {"case": f"{CASE}-{size}", "peer": f"{PEER}, {words}"}
+                speed = speed_row(turns["ours"], turns[name])
+                found.append(about | {"measure": f"sentences a second, of {n}"} | speed)
+                found.append(about | {"measure": "largest memory of the process, MiB"})
+                found[-1] |= memory_row(turns["ours"], turns[name])
+    return found
+
+
+def _agreement(told: dict[str, Any]) -> list[Row]:
+    about = {"case": CASE, "peer": PEER}
+    n = told["sentences"]
+    worst = max((abs(gap) for gap in told["gaps"]), default=0.0)
+    return [
+        about
+        | {"measure": "equal translations", "ours": n, "theirs": told["equal"]}
+        | {"ratio": n / max(1, told["equal"]), "largest_log_prob_gap": worst}
+        | {"largest_logit_difference": told["logits"], "mean_length": told["mean_length"]}
+        | {"ended": told["ended"], "cut_in_theirs": told["cut"]}
+        | {"agrees": told["logits"] < TOLERANCE and worst < TOLERANCE},
+        {"case": CASE, "peer": "our own at batches of 1, 16 and 64"}
+        | {"measure": "equal translations", "ours": n, "theirs": told["equal_at_all_sizes"]}
+        | {"ratio": n / max(1, told["equal_at_all_sizes"])}
+        | {"agrees": told["equal_at_all_sizes"] == n},
+    ]
+
+
+def _command(name: str, place: str, size: int = 64) -> list[str]:
+    return [sys.executable, __file__, "--as", name, "--place", place, "--size", str(size)]
+
+
+def main() -> None:
+    """Be one of the contenders, or train for them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--as", dest="name", required=True)
+    parser.add_argument("--place", type=Path, required=True)
+    parser.add_argument("--size", type=int, default=64)
+    arguments = parser.parse_args()
+
+    def prepare_work() -> Work:
+        if arguments.name == "train":
+            train(arguments.place)
+            return lambda: (0.0, {})
+        given = Given(arguments.place)
+        if arguments.name == "check":
+            return lambda: (0.0, check(given))
+        batches = given.batches(arguments.size, SENTENCES[arguments.size])
+        if arguments.name != "marian":
+            keep_pages()
+        if arguments.name == "ours":
+            return lambda: (len(our_translations(given, batches)) * 1.0, {})
+        model = marian(given.model, given.settings, given.symbols)
+        return lambda: (len(their_translations(given, model, batches)) * 1.0, {})
+
+    serve(prepare_work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""All cases against the peers, in one run, with the machine described.
+
+    make bench
+    .venv-bench/bin/python benchmarks/run.py --only train-torch --json result.json
+
+Each row has case, peer, measure, ours, theirs and ratio (ours / theirs), or the reason why there is
+none. `unquiet` lists what spoke against a quiet machine while a row was measured: where it is not
+empty, measure again. Ends with code 1 if what should agree does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from contest import Lost, Row
+
+from headway.base.files import to_json, write_atomic
+from headway.base.runtime import environment
+
+CASES = {  # -> the file
+    "train-torch": "train_torch",
+    "train-joeynmt": "train_joeynmt",
+    "decode-marian": "decode_marian",
+}
+PEERS = ("transformers", "sacrebleu", "joeynmt")
+
+
+def measure(case: str, rounds: int) -> list[Row]:
+    """The rows of a case; where it cannot be measured, one with the reason."""
+    try:
+        found: list[Row] = importlib.import_module(CASES[case]).rows(rounds)
+    except ModuleNotFoundError as error:
+        return [{"case": case, "peer": error.name, "reason": f"{error.name} is not installed"}]
+    except Lost as error:
+        return [{"case": case, "peer": None, "reason": str(error), "agrees": False}]
+    return found
+
+
+def line(row: Row) -> str:
+    """A row for the eye."""
+    text = f"{row['case']} | {row['peer']}"
+    if "reason" in row:
+        return f"{text} | {row['reason']}"
+    text += f" | {row['measure']}: {row['ours']:,} to {row['theirs']:,} = {row['ratio']:.3f}"
+    if "ratio_range" in row:
+        text += " ({} to {})".format(*row["ratio_range"])
+    if not row.get("agrees", True):
+        text += " | THEY DO NOT AGREE"
+    return text + "".join(f"\n    not quiet: {what}" for what in row.get("unquiet", []))
+
+
+def machine() -> dict[str, Any]:
+    """What `environment.json` of a run says, and the peers' versions."""
+    described = environment()
+    for name in PEERS:
+        try:
+            described["packages"][name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return described
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", action="append", choices=[*CASES], metavar="CASE")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for case in arguments.only or CASES:
+        print(f"{case} ...", file=sys.stderr, flush=True)
+        found = measure(case, arguments.rounds)
+        print("\n".join(map(line, found)), flush=True)
+        rows += found
+    if arguments.json:
+        write_atomic(arguments.json, to_json({"machine": machine(), "rows": rows}))
+    sys.exit(any(not row.get("agrees", True) for row in rows))
+
+
+if __name__ == "__main__":
+    main()
