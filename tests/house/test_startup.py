@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headway"
 COMMAND = Path(sys.executable).with_name("headway")
-VERBS = ["demo", "train", "translate", "evaluate", "attention", "recipes", "info"]
+VERBS = ["demo", "train", "translate", "evaluate", "attention", "recipes", "info", "study"]
 
 FRESH_IMPORTS = """
 import importlib, os, sys, traceback

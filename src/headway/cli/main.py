@@ -14,7 +14,7 @@ import typer
 from headway import __version__
 from headway.base.errors import Interrupted, UserError
 from headway.base.files import NO_ROOM
-from headway.cli import attention, demo, evaluate, info, recipes, train, translate
+from headway.cli import attention, demo, evaluate, info, recipes, study, train, translate
 
 app = typer.Typer(
     name="headway",
@@ -26,7 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (demo, train, translate, evaluate, attention, recipes, info):
+for verb in (demo, train, translate, evaluate, attention, recipes, info, study):
     verb.add_to(app)
 
 
