@@ -84,7 +84,7 @@ def test_quick_is_one_seed_of_its_own(tmp_path: Path) -> None:
     assert counting.measured == [(13, 1)]
     assert report.table["command"] == "headway study counting --quick --seeds 1"
     picture = report.picture.read_text(encoding="utf-8")
-    assert "Quick run (too short to judge by); one seed" in picture
+    assert "Quick run on an easier task; one seed" in picture
 
 
 def test_a_stopped_study_goes_on(tmp_path: Path) -> None:

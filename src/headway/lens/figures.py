@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKS = "osD^vP"
-_PANEL_IN = (4.5, 3.3)
+_PANEL_IN = ((4.5, 3.3), (3.7, 3.1))  # in two columns, and in three
 _DPI = 130
 _UNNAMED = "#5b7083"
 _FONT = "DejaVu Sans"
@@ -92,10 +92,14 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str =
 
     names = list(dict.fromkeys(name for panel in panels for name in panel.series if name))
     with matplotlib.rc_context(_LOOKS):
-        wide = _PANEL_IN[0] * len(panels)
-        figure = Figure((wide, _PANEL_IN[1] + 0.9), _DPI, facecolor="white")
-        places = figure.subplots(1, len(panels), squeeze=False)[0]
-        for axes, panel in zip(places, panels, strict=True):
+        columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
+        rows = -(-len(panels) // columns)
+        wide, high = _PANEL_IN[columns > 2][0] * columns, _PANEL_IN[columns > 2][1] * rows + 0.9
+        figure = Figure((wide, high), _DPI, facecolor="white")
+        places = figure.subplots(rows, columns, squeeze=False).flatten()
+        for unused in places[len(panels) :]:
+            unused.remove()
+        for axes, panel in zip(places, panels, strict=False):
             _panel(axes, panel, names)
         _around(figure, names, title, below)
         content = io.BytesIO()
@@ -127,7 +131,7 @@ def _around(figure: Figure, names: list[str], title: str, below: str) -> None:
     if below:
         figure.text(0.012, 0.08 / high, below, size=8.0, color="#5b6572")
     room = (0.0, 0.25 / high if below else 0.0, 1.0, 1 - top / high)
-    figure.tight_layout(rect=room, w_pad=2.0)
+    figure.tight_layout(rect=room, w_pad=2.0, h_pad=2.0)
 
 
 def _panel(axes: Axes, panel: Panel, names: list[str]) -> None:

@@ -16,27 +16,37 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
-EDGES = (4, 8, 12, 16, 20)  # the longest sources have 21 to 24 words
+EDGES = (4, 8, 12, 16, 20)
 RNN, ATTENTION, TRANSFORMER = "RNN", "RNN with attention", "Transformer"
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
+    recurrent: Plain = {}
+    width = 128
     if quick:
         shared = {
-            **cldr(lines=6_000, max_words=24, test_lines=200),
-            **schedule(110, batch_tokens=768, rate=7e-3),
+            **quick_cldr(max_words=16, test_lines=240),
+            **quick_schedule(240),
         }
+        recurrent = {"model.d_hidden": 128, "model.d_embedding": 64}
+        width = 64
     else:
         shared = {
             **cldr(lines=40_000, max_words=24, test_lines=900),
             **schedule(600, batch_tokens=1024, rate=7e-3),
         }
     return {
-        RNN: {"recipe": "cldr/rnn", "set": shared},
-        ATTENTION: {"recipe": "cldr/rnn-attention", "set": shared},
-        TRANSFORMER: {"recipe": "cldr/transformer", "set": {**shared, **transformer(2, 128, 4)}},
+        RNN: {"recipe": "cldr/rnn", "set": {**shared, **recurrent}},
+        ATTENTION: {"recipe": "cldr/rnn-attention", "set": {**shared, **recurrent}},
+        TRANSFORMER: {"recipe": "cldr/transformer", "set": {**shared, **transformer(2, width, 4)}},
     }
 
 

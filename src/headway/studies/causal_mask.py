@@ -17,7 +17,13 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
 if TYPE_CHECKING:
     from headway.models.encoder_decoder import EncoderDecoder
@@ -27,12 +33,14 @@ MASKED, OPEN = "causal mask", "sees the future"
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
-    lines, steps, tokens = (6_000, 160, 512) if quick else (40_000, 600, 1024)
-    shared = {
-        **cldr(lines=lines, max_words=12, test_lines=200 if quick else 600),
-        **schedule(steps, batch_tokens=tokens, rate=7e-3, every=10),
-        **transformer(2, 128, 4),
-    }
+    if quick:
+        shared = {**quick_cldr(max_words=10), **quick_schedule(260, every=10)}
+    else:
+        shared = {
+            **cldr(lines=40_000, max_words=12),
+            **schedule(600, batch_tokens=1024, rate=7e-3, every=10),
+        }
+    shared |= transformer(2, 128, 4)
     recipe = {"recipe": "cldr/transformer", "set": shared}
     return {name: {**recipe, "sees_future": name == OPEN} for name in (MASKED, OPEN)}
 

@@ -16,18 +16,26 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
 WIDTH = 128
 COUNTS = (1, 2, 4, 8, 16)
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
-    lines, steps, tokens = (6_000, 80, 512) if quick else (30_000, 450, 1024)
-    shared = {
-        **cldr(lines=lines, max_words=16, test_lines=100 if quick else 500),
-        **schedule(steps, batch_tokens=tokens, rate=7e-3),
-    }
+    if quick:
+        shared = {**quick_cldr(max_words=12), **quick_schedule(160)}
+    else:
+        shared = {
+            **cldr(lines=30_000, max_words=16, test_lines=500),
+            **schedule(450, batch_tokens=1024, rate=7e-3),
+        }
     return {
         _name(heads): {
             "recipe": "cldr/transformer",

@@ -16,7 +16,13 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
 KINDS = ("none", "learned", "sinusoidal", "rotary")
 TOLD = KINDS[1:]
@@ -25,12 +31,15 @@ EXACT = 1e-5  # float32 sums in another order differ by less
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
-    lines, steps, tokens = (6_000, 90, 512) if quick else (30_000, 450, 1024)
-    shared = {
-        **cldr(lines=lines, max_words=SHORT, test_words=LONG, test_lines=200 if quick else 600),
-        **schedule(steps, batch_tokens=tokens, rate=7e-3),
-        **transformer(2, 128, 4),
-    }
+    if quick:
+        task = quick_cldr(max_words=SHORT, test_words=LONG, test_lines=200)
+        shared = {**task, **quick_schedule(220), **transformer(2, 96, 4)}
+    else:
+        shared = {
+            **cldr(lines=30_000, max_words=SHORT, test_words=LONG),
+            **schedule(450, batch_tokens=1024, rate=7e-3),
+            **transformer(2, 128, 4),
+        }
     return {
         kind: {"recipe": "cldr/transformer", "set": {**shared, "model.positions": kind}}
         for kind in KINDS

@@ -17,7 +17,13 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
 if TYPE_CHECKING:
     from headway.settings.recipe import Recipe
@@ -32,11 +38,13 @@ ARRANGED: Mapping[str, Plain] = {
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
-    lines, steps, tokens = (6_000, 60, 512) if quick else (20_000, 250, 768)
-    shared = {
-        **cldr(lines=lines, max_words=10, test_lines=100 if quick else 400),
-        **schedule(steps, batch_tokens=tokens, rate=5e-3, every=10),
-    }
+    if quick:
+        shared = {**quick_cldr(max_words=10), **quick_schedule(120, every=10)}
+    else:
+        shared = {
+            **cldr(lines=20_000, max_words=10, test_lines=400),
+            **schedule(250, batch_tokens=768, rate=7e-3, every=10),
+        }
     found = {}
     for depth in (1, 4) if quick else (1, 3, 8):
         for name, keys in ARRANGED.items():

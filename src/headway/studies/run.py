@@ -160,6 +160,6 @@ def _command(name: str, quick: bool, n_seeds: int) -> str:
 
 
 def _below(quick: bool, n_seeds: int) -> str:
-    length = "Quick run (too short to judge by)" if quick else "Full run"
+    length = "Quick run on an easier task" if quick else "Full run"
     seeds = f"mean and range over {n_seeds} seeds" if n_seeds > 1 else "one seed"
     return f"{length}; {seeds}. Built-in French–English corpus."

@@ -17,15 +17,21 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule, transformer
+from headway.studies.tasks import (
+    cldr,
+    quick_cldr,
+    quick_schedule,
+    schedule,
+    transformer,
+)
 
 VECTORS = "random vectors"
 KEYS = 32  # keys that a softmax chooses from
 SCORES = {"dot": "q·k", "scaled_dot": "q·k / √d_k"}
 MEASURES = {  # what is measured of random vectors: its title and what its axis says
     "variance": ("Variance of the score", "variance"),
-    "entropy": (f"Entropy of the softmax over {KEYS} keys", "share of equal weights’"),
-    "gradient": ("Gradient of the softmax", "share of that at equal weights"),
+    "entropy": (f"Entropy of the softmax over {KEYS} keys", "relative to equal weights"),
+    "gradient": ("Gradient of the softmax", "relative to equal weights"),
 }
 LARGE = 256  # d_k of the trainings that are compared
 
@@ -35,11 +41,14 @@ def _settings(quick: bool) -> Mapping[str, Plain]:
     found: dict[str, Plain] = {
         VECTORS: {"widths": widths, "queries": 400 if quick else 4_000},
     }
-    shared = {
-        **cldr(lines=6_000 if quick else 30_000, max_words=12, test_lines=100 if quick else 400),
-        **schedule(80 if quick else 300, batch_tokens=512 if quick else 1024, rate=5e-3, every=10),
-        **transformer(2, 128, 1),
-    }
+    if quick:
+        shared = {**quick_cldr(max_words=10), **quick_schedule(160, every=10)}
+    else:
+        shared = {
+            **cldr(lines=30_000, max_words=12, test_lines=400),
+            **schedule(300, batch_tokens=1024, rate=7e-3, every=10),
+        }
+    shared |= transformer(2, 128, 1)
     for width in (LARGE,) if quick else (16, LARGE):
         for score, shown in SCORES.items():
             keys = {**shared, "model.d_head": width, "model.score": score}
@@ -127,7 +136,7 @@ def _checks(found: Found) -> list[Check]:
             rule="entropy and gradient below a third of the scaled ones at the largest d_k",
             numbers=f"at d_k = {widest} the entropy is {100 * last('entropy', 'dot'):.0f} % of "
             f"that of equal weights, scaled {100 * last('entropy', 'scaled_dot'):.0f} %; the "
-            f"gradient is {last('gradient', 'dot'):.2f} of that at equal weights, scaled "
+            f"gradient is {last('gradient', 'dot'):.2f} times that at equal weights, scaled "
             f"{last('gradient', 'scaled_dot'):.2f}",
             holds=all(
                 last(what, "dot") < last(what, "scaled_dot") / 3 for what in ("entropy", "gradient")

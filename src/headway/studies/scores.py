@@ -17,7 +17,7 @@ from headway.studies.base import (
     mean,
     over_seeds,
 )
-from headway.studies.tasks import cldr, schedule
+from headway.studies.tasks import cldr, quick_cldr, quick_schedule, schedule
 
 NAMES = {
     "none": "none",
@@ -32,13 +32,15 @@ RANKS = {"low_rank_bilinear": 32, "additive": 64}
 
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
-    lines, steps, tokens = (6_000, 70, 512) if quick else (30_000, 400, 1024)
-    shared = {
-        **cldr(lines=lines, max_words=16, test_lines=150 if quick else 500),
-        **schedule(steps, batch_tokens=tokens, rate=7e-3),
-        "model.d_hidden": 192,
-        "model.d_embedding": 96,
-    }
+    if quick:
+        shared = {**quick_cldr(max_words=12), **quick_schedule(180)}
+    else:
+        shared = {
+            **cldr(lines=30_000, max_words=16, test_lines=500),
+            **schedule(450, batch_tokens=1024, rate=7e-3),
+        }
+    width = 128 if quick else 192
+    shared |= {"model.d_hidden": width, "model.d_embedding": width // 2}
     found = {}
     for shown, score in NAMES.items():
         keys = {**shared, "model.score": score}

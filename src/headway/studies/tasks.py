@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.studies.base import Plain
 
+KINDS = ("date", "span", "spelled", "country")
 
-def cldr(*, lines: int, max_words: int, test_lines: int = 600, test_words: int = 0) -> Plain:
-    """Keys of a recipe for a small task: four kinds of expression, one right answer each.
+
+def cldr(
+    *,
+    lines: int,
+    max_words: int,
+    test_lines: int = 600,
+    test_words: int = 0,
+    kinds: Sequence[str] = KINDS,
+) -> Plain:
+    """Keys of a recipe for a small task: a few kinds of expression, one right answer each.
 
     `test_words` longer than `max_words` tests on lengths that the training has not seen.
     """
@@ -16,8 +27,24 @@ def cldr(*, lines: int, max_words: int, test_lines: int = 600, test_words: int =
     for part, (n, words) in parts.items():
         found[f"data.{part}.lines"] = n
         found[f"data.{part}.max_words"] = words
-        found[f"data.{part}.kinds"] = ["date", "span", "spelled", "country"]
+        found[f"data.{part}.kinds"] = list(kinds)
     return found
+
+
+def quick_cldr(*, max_words: int, test_lines: int = 150, test_words: int = 0) -> Plain:
+    """Keys of a recipe for a task that takes some seconds: numbers in words, and lists of them."""
+    return cldr(
+        lines=6_000,
+        max_words=max_words,
+        test_lines=test_lines,
+        test_words=test_words,
+        kinds=["spelled"],
+    )
+
+
+def quick_schedule(steps: int, *, every: int = 20) -> Plain:
+    """Keys of a recipe for a training of some seconds."""
+    return schedule(steps, batch_tokens=384, rate=7e-3, every=every)
 
 
 def schedule(steps: int, *, batch_tokens: int, rate: float, every: int = 20) -> Plain:
