@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,10 @@ def test_settings_are_recipes(name: str) -> None:
             assert recipe.data.test is not None
         # what is compared sees the same data and the same number of tokens
         assert len({(r.data.model_dump_json(), r.train.model_dump_json()) for r in recipes}) == 1
+
+
+def test_the_page_of_studies_has_all() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "explanation/studies.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == list(NAMES)
+    assert re.findall(r"^\*\*([\w-]+)\.\*\* ", page, re.MULTILINE) == list(NAMES)

@@ -43,6 +43,7 @@ def test_a_small_training_is_an_ordinary_run(tmp_path: Path) -> None:
     assert trained.losses == logged
     assert [step for step, _ in logged] == [3, 6]
     assert trained.last_loss == logged[-1][1]
+    assert trained.tokens_per_s > 0
     for name, weight in made.model.state_dict().items():
         assert torch.equal(trained.translator.model.state_dict()[name], weight), name
     found = judge(trained, (8,))
@@ -90,6 +91,16 @@ def test_the_open_decoder_sees_the_future_and_the_ordinary_one_does_not() -> Non
             for model, at in zip((ordinary, seeing), state, strict=True)
         ]
     assert torch.equal(*steps)
+
+
+def test_the_open_decoder_sees_no_padding() -> None:
+    model = open_build(recipe(), 30, 30)
+    source, target = torch.randint(5, 30, (1, 6)), torch.randint(5, 30, (1, 4))
+    real = torch.ones_like(source, dtype=torch.bool)
+    longer = torch.cat((target, torch.zeros(1, 3, dtype=torch.long)), dim=1)
+    with torch.no_grad():
+        alone, padded = model(source, real, target), model(source, real, longer)
+    assert torch.allclose(alone, padded[:, :4], atol=1e-5)
 
 
 def test_the_open_decoder_drops_out_in_places_of_its_own() -> None:

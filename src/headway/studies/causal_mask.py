@@ -57,9 +57,12 @@ def open_build(recipe: Recipe, n_source: int, n_target: int) -> EncoderDecoder[A
     from headway.nn.block import Memory
     from headway.nn.dropout import Noise, number_places
     from headway.nn.stack import step_positions
-    from headway.nn.visibility import full, padding
+    from headway.nn.visibility import padding
     from headway.settings.model import TransformerSettings
     from headway.studies.training import plain_build
+    from headway.tokens.kinds import PAD, SPECIALS
+
+    pad = SPECIALS.index(PAD)
 
     class OpenTransformer(Transformer):
         def decode(
@@ -69,7 +72,7 @@ def open_build(recipe: Recipe, n_source: int, n_target: int) -> EncoderDecoder[A
             looks = padding(encoded.real)
             hidden: Tensor = self.decoder(
                 self.target_embedding(target, positions, noise),
-                visibility=full(),
+                visibility=padding(target != pad),
                 positions=positions,
                 memory=[Memory(k, looks) for k in self.decoder.memory_keys(encoded.hidden)],
                 noise=noise,

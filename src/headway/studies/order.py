@@ -169,7 +169,7 @@ def _panel(found: Found, key: str, title: str) -> Bars:
     groups = [f"{part['low']}–{part['high'] or LONG}" for part in ranges]
     for place, part in enumerate(ranges):
         if part["low"] > SHORT:
-            groups[place] += "\n(not trained)"
+            groups[place] += "\n(unseen)"
     series: dict[str, list[Value | None]] = {
         kind: [
             over_seeds([outcome["by_length"][place][key] for outcome in found[kind]])

@@ -34,14 +34,14 @@ class Trained:
     """A trained model and how it came about.
 
     `losses` are (step, NLL in nats a token over the steps since the last), `diverged` the step at
-    which a loss or gradient was not finite, if one was.
+    which a loss or gradient was not finite, if one was. `tokens_per_s` are target tokens in the
+    fastest of the log's windows: a busy machine only makes the others slower.
     """
 
     translator: Translator
     test: Pairs
     losses: list[tuple[int, float]] = field(default_factory=list)
-    tokens: int = 0
-    seconds: float = 0.0
+    tokens_per_s: float = 0.0
     diverged: int | None = None
 
     @property
@@ -85,6 +85,8 @@ def train_small(recipe: Recipe, make: Make = plain_build, *, may_diverge: bool =
         window = state.window
         if window.tokens:
             trained.losses.append((state.step, window.nll / window.tokens))
+            rate = window.tokens / max(window.seconds, 1e-9)
+            trained.tokens_per_s = max(trained.tokens_per_s, rate)
 
     try:
         trainer.run(Hook(recipe.train.log_every, note), [], leave=lambda _state: None)
@@ -92,7 +94,6 @@ def train_small(recipe: Recipe, make: Make = plain_build, *, may_diverge: bool =
         if not may_diverge:
             raise
         trained.diverged = trainer.state.step + 1
-    trained.tokens, trained.seconds = trainer.state.tokens, trainer.state.seconds
     return trained
 
 
