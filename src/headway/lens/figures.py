@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MARKS = "osD^vP"
 _PANEL_IN = ((4.5, 3.3), (3.7, 3.1))  # in two columns, and in three
 _DPI = 130
+_LETTERS = 36  # below a panel, of the names of groups; more are written aslant
 _UNNAMED = "#5b7083"
 _FONT = "DejaVu Sans"
 _FALLBACK = "Verdana, sans-serif"  # for readers without it: its letters are as wide
@@ -181,6 +182,7 @@ def _curves(axes: Axes, panel: Curves, names: list[str]) -> None:
 def _bars(axes: Axes, panel: Bars, names: list[str]) -> None:
     shown = list(panel.series)
     wide = 0.8 / max(1, len(shown))
+    digits = 3 if len(shown) * len(panel.groups) <= 6 else 2  # where there is room
     for index, name in enumerate(shown):
         for group, value in enumerate(panel.series[name]):
             if value is None or not math.isfinite(value.mean):
@@ -190,12 +192,15 @@ def _bars(axes: Axes, panel: Bars, names: list[str]) -> None:
             if value.high > value.low:
                 ends = [[value.mean - value.low], [value.high - value.mean]]
                 axes.errorbar(place, value.mean, ends, color="#1f2933", linewidth=1.1, capsize=2.5)
-            label = f"{value.mean:.3g}" if not panel.percent else f"{value.mean:.0f}"
+            label = f"{value.mean:.0f}" if panel.percent else f"{value.mean:.{digits}g}"
             axes.annotate(
                 label, (place, value.high), (0, 3), textcoords="offset points", ha="center", size=8
             )
     axes.set_xticks(range(len(panel.groups)), panel.groups)
     axes.tick_params(axis="x", length=0)
+    if sum(max(map(len, group.split("\n"))) for group in panel.groups) > _LETTERS:
+        for label in axes.get_xticklabels():
+            label.set(rotation=35, ha="right", rotation_mode="anchor")
 
 
 def _style(names: list[str], name: str) -> dict[str, Any]:

@@ -183,12 +183,14 @@ def _panels(found: Found) -> list[Bars | Curves]:
             y="test NLL, nats a token",
             groups=[_layers(depth) for depth in depths],
             series={name: losses(name) for name in ARRANGED},
+            log_y=True,
         ),
         Curves(
             title=f"Training, {layers}",
             x="step",
             y="NLL, nats a token",
             series={name: found.curve(deep[name], "losses") for name in ARRANGED},
+            log_y=True,
         ),
         Curves(
             title=f"First gradient, {layers}",

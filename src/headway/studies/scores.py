@@ -87,12 +87,13 @@ def _checks(found: Found) -> list[Check]:
             numbers=f"{means[worst] - means['none']:.1f} points against "
             f"{means[best] - means[worst]:.1f}",
             holds=means[worst] - means["none"] > means[best] - means[worst],
-            otherwise="Scores differ in how soon they find the alignment; longer trainings bring "
-            "them closer together.",
+            otherwise="Scores differ in how soon they find the alignment, and longer trainings "
+            "bring them closer together: a state's numbers are within −1 and 1, so that a product "
+            "divided by √d_k is near 0 and attention begins flat.",
         ),
         Check(
             what="the additive score costs more than those that are products",
-            rule="fewer tokens a second than each of them, in the fastest 20 steps, means over seeds",
+            rule="fewer tokens a second in the fastest 20 steps than each of them, by the mean",
             numbers=f"additive trains {speed['additive']:,.0f} target tokens a second, the "
             f"products from {min(products):,.0f}",
             holds=speed["additive"] < min(products),
@@ -132,7 +133,7 @@ def _conclude(found: Found) -> Conclusion:
 
 
 def _panels(found: Found) -> list[Bars]:
-    groups = [name.replace(" ", "\n") for name in NAMES]
+    groups = list(NAMES)
     shown: tuple[tuple[str, str, Callable[[Plain], Any]], ...] = (
         ("Exact match", "%", lambda outcome: outcome["exact_match"]),
         ("Test NLL (lower is better)", "nats a token", lambda outcome: outcome["nll"]),
