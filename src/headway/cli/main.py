@@ -22,6 +22,7 @@ from headway.cli import (
     info,
     recipes,
     score,
+    study,
     tokenizer,
     train,
     translate,
@@ -46,6 +47,7 @@ for verb in (
     attention,
     data,
     tokenizer,
+    study,
     recipes,
     info,
 ):

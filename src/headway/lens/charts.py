@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from headway.lens.labels import markup, number, width
 
-# A page can set --s0 to --s5; without it these are legible on white and on black.
-_COLOURS = ("#b06a00", "#2f78c4", "#1d8f73", "#b4436c", "#7d5fc0", "#6b7785")
+# Of series 0 to 5. A page can set --s0 to --s5; without it these are legible on white and black.
+COLOURS = ("#b06a00", "#2f78c4", "#1d8f73", "#b4436c", "#7d5fc0", "#6b7785")
 _W, _H = 480, 270
 _LEFT, _RIGHT, _BOTTOM = 46, 14, 38  # room for ticks and the name of the x axis
 _SIZE = 12
@@ -20,8 +20,8 @@ _MOST_POINTS = 300  # a curve of more is thinned: a screen shows no more, and pa
 
 def colour(index: int) -> str:
     """The CSS colour of the series number `index`."""
-    place = index % len(_COLOURS)
-    return f"var(--s{place},{_COLOURS[place]})"
+    place = index % len(COLOURS)
+    return f"var(--s{place},{COLOURS[place]})"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Experiments that measure the claims of a course, one file a claim."""
