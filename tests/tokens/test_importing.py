@@ -276,9 +276,7 @@ def test_what_would_be_lost_is_said(open_file: Open) -> None:
     made.add_tokens([AddedToken("ab ab", normalized=False)])
     found = open_file(made)
     assert "its own dropout of 0.5 is off" in found.notes
-    assert (
-        "characters that it does not know vanish: it has no unknown token for them" in found.notes
-    )
+    assert found.notes[-1].startswith("characters that it does not know vanish: it has no unk")
     assert "some tokens are taken out of the text before it is cut" in found.tokenizer.losses
     assert {tuple(row) for row in found.tokenizer.encode(["ab"] * 50)} == {(2, found.tokenizer.eos)}
 
