@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -115,19 +115,26 @@ def batch_rows(sources: Rows, targets: Rows, budget: int, order: Rows) -> list[R
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Which rows make which batch of an epoch: a pure function of (seed, epoch)."""
+    """Which rows make which batch of an epoch: a pure function of (seed, epoch).
+
+    `redraw` gives the pairs of an epoch, in the same rows, where each epoch has its own.
+    """
 
     pairs: EncodedPairs
     budget: int
     seed: int
+    redraw: Callable[[int], EncodedPairs] | None = None
+
+    def pairs_of(self, epoch: int) -> EncodedPairs:
+        """The pairs that the rows of an epoch are rows of."""
+        return self.pairs if self.redraw is None else self.redraw(epoch)
 
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one pass over the data."""
         random = np.random.Generator(np.random.PCG64([self.seed & _SEEDS, epoch]))
         shuffled = random.permutation(len(self.pairs))
-        batches = batch_rows(
-            self.pairs.source.lengths, self.pairs.target.lengths, self.budget, shuffled
-        )
+        pairs = self.pairs_of(epoch)
+        batches = batch_rows(pairs.source.lengths, pairs.target.lengths, self.budget, shuffled)
         return [batches[index] for index in random.permutation(len(batches))]
 
     def after(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Rows]]:

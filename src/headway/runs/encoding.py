@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from headway.batches.on_disk import SideWriter
 from headway.batches.pairs import EncodedPairs, Rows
 from headway.data.notes import LONG, RATIO, Notes
-from headway.data.pair_stream import Block, PairStream
+from headway.data.pair_stream import Block, PairStream, Side
 from headway.data.report import PreparationReport, SideReport
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.data import DataSettings
@@ -87,6 +88,7 @@ class Encoding:
         self.source, self.target = SideCounts(tokenizers.source), SideCounts(tokenizers.target)
         self.notes = Notes()
         self.kept = 0
+        self._fits: list[npt.NDArray[np.bool_]] = []  # a block each
         writers = [SideWriter(), SideWriter()] if write else []
         for block in stream.blocks():
             self._encode(block, writers)
@@ -104,6 +106,7 @@ class Encoding:
         self._note(block, lengths, fits)
         if not self.drop_long:
             fits = np.ones_like(fits)
+        self._fits.append(fits)
         wanted = fits.tolist()
         kept = block.only(wanted)
         self.kept += len(kept.numbers)
@@ -124,6 +127,12 @@ class Encoding:
                 counts = f"({lengths[0][index]} and {lengths[1][index]} tokens)"
                 dropped = kind == LONG and self.drop_long
                 self.notes.add(kind, block.numbers[index], f"{counts} {text}", dropped=dropped)
+
+    def kept_texts(self, side: Side) -> Iterator[str]:
+        """The texts of one side of the pairs that are kept, in another pass over the stream."""
+        for block, fits in zip(self.stream.blocks(), self._fits, strict=True):
+            kept = block.only(fits.tolist())
+            yield from kept.sources if side == "source" else kept.targets
 
     def report(self, part: str, data: DataSettings) -> PreparationReport:
         """What the pass found."""

@@ -10,6 +10,7 @@ from headway.data.notes import LONG, RATIO
 from headway.data.pairs import Pairs, load_part, notices, open_part
 from headway.data.report import PreparationReport
 from headway.runs.encoding import FAR, Encoding
+from headway.runs.redraw import Redraw
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.recipe import Recipe
 
@@ -27,6 +28,7 @@ class Prepared:
     hashes: dict[str, str]
     notices: tuple[str, ...]
     report: PreparationReport
+    redraw: Redraw | None = None
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
@@ -50,7 +52,9 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     hashes = {"train": stream.digest()}
     hashes |= {name: part.digest() for name, part in parts.items() if part is not None}
     told += _about_tokens(report, encoding)
-    return Prepared(encoding.pairs, valid, test, made, hashes, tuple(told), report)
+    rate = recipe.tokenizer.dropout
+    redraw = Redraw(encoding, made, rate=rate, seed=recipe.seed) if rate else None
+    return Prepared(encoding.pairs, valid, test, made, hashes, tuple(told), report, redraw)
 
 
 def longest(recipe: Recipe) -> int:

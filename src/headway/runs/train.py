@@ -236,7 +236,12 @@ def _trainer(
     return Trainer(
         model.to(device),
         recipe.train,
-        BatchOrder(prepared.train, recipe.train.batch_tokens, recipe.seed),
+        BatchOrder(
+            prepared.train,
+            recipe.train.batch_tokens,
+            recipe.seed,
+            prepared.redraw.pairs if prepared.redraw else None,
+        ),
         Framing(pad=tokenizers.target.pad, bos=tokenizers.target.bos),
         seed=recipe.seed,
         device=device,

@@ -155,8 +155,8 @@ class Trainer:
         while True:
             taken = [next(batches) for _ in range(self.settings.accumulate)]
             made = [
-                self.order.pairs.batch(rows, pad=self.framing.pad, bos=self.framing.bos)
-                for _, _, rows in taken
+                self.order.pairs_of(epoch).batch(rows, pad=self.framing.pad, bos=self.framing.bos)
+                for epoch, _, rows in taken
             ]
             tokens = sum(int(batch.target_real.sum()) for batch in made)
             if tokens:
