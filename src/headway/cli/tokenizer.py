@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast, get_args
 
 import typer
 
@@ -16,7 +15,8 @@ from headway.base.errors import UserError, unknown
 from headway.base.files import write_atomic
 from headway.base.progress import say
 from headway.cli.options import JsonFile, write_json
-from headway.data.lines import BOM
+from headway.data.lines import stream_lines
+from headway.data.stream import line_windows
 
 if TYPE_CHECKING:
     from headway.tokens.inspection import Piece, TextFacts, TokenizerFacts
@@ -102,7 +102,7 @@ def encode(
     Example: headway tokenizer encode tokenizer.json < text.fr > ids.txt
     """
     made = _opened(place, side)
-    for block in _blocks(_lines(sys.stdin.buffer, STANDARD_INPUT)):
+    for block in _blocks(_input_lines()):
         for ids in made.encode(block):
             _print(" ".join(made.pieces(ids) if pieces else map(str, ids)))
 
@@ -117,7 +117,7 @@ def decode(place: Place, side: SideOption = None) -> None:
     Example: headway tokenizer decode tokenizer.json < ids.txt > text.fr
     """
     made = _opened(place, side)
-    numbered = enumerate(_lines(sys.stdin.buffer, STANDARD_INPUT), 1)
+    numbered = enumerate(_input_lines(), 1)
     for block in _blocks(_ids(line, number, len(made)) for number, line in numbered):
         for text in made.decode(block):
             _print(text.replace("\n", " "))
@@ -185,30 +185,13 @@ def _opened(place: Path, side: str | None) -> Tokenizer:
 
 def _file_lines(path: Path) -> Iterator[str]:
     """The lines of a text file, plain or .gz, as they come. UserError if it cannot be read."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            yield from _lines(file, str(path))
-    except FileNotFoundError:
-        raise UserError("there is no such file", where=str(path), todo="check the path") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"cannot be read: {error}", where=str(path)) from None
+    return (line for line in stream_lines(path) if isinstance(line, str))
 
 
-def _lines(file: Iterable[bytes] | BinaryIO, where: str) -> Iterator[str]:
-    """What `headway.data.lines.split_lines` makes of the whole, as a stream."""
-    for number, line in enumerate(file, 1):
-        if number == 1:
-            line = line.removeprefix(BOM)
-            if not line:
-                return
-        try:
-            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
-                where=f"{where}:{number}",
-                todo="convert the file to UTF-8",
-            ) from None
+def _input_lines() -> Iterator[str]:
+    """The lines of standard input, as they come."""
+    windows = line_windows(cast(BufferedReader, sys.stdin.buffer), size=BLOCK, where=STANDARD_INPUT)
+    return itertools.chain.from_iterable(windows)
 
 
 def _ids(line: str, number: int, size: int) -> list[int]:

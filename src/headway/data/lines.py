@@ -43,7 +43,7 @@ def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str
                     yield line.decode("utf-8")
                 except UnicodeDecodeError as error:
                     if errors == "strict":
-                        raise _invalid(line, error, f"{path}:{number}", CHOOSE) from None
+                        raise not_utf8(line, error, f"{path}:{number}", CHOOSE) from None
                     yield line if errors == "skip" else line.decode("utf-8", "replace")
     except FileNotFoundError:
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
@@ -73,11 +73,12 @@ def split_lines(data: bytes, *, where: str) -> list[str]:
         try:
             texts.append(line.removesuffix(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
-            raise _invalid(line, error, f"{where}:{number}", CONVERT) from None
+            raise not_utf8(line, error, f"{where}:{number}", CONVERT) from None
     return texts
 
 
-def _invalid(line: bytes, error: UnicodeDecodeError, where: str, todo: str) -> UserError:
+def not_utf8(line: bytes, error: UnicodeDecodeError, where: str, todo: str) -> UserError:
+    """What to say of a line that is not UTF-8."""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         todo = f"{CONVERT}: it is UTF-16"
     return UserError(

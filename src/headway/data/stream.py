@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from io import BufferedReader
 
 from headway.base.errors import UserError
-from headway.data.lines import BOM
+from headway.data.lines import BOM, not_utf8
 
 PATIENCE_S = 0.05  # a writer who is silent for so long waits for the answer
 _CHUNK = 1 << 16
@@ -82,9 +82,6 @@ def _decode(raw: list[bytes], first: int, where: str) -> tuple[list[str], UserEr
         try:
             lines.append(line.removesuffix(b"\r").decode("utf-8"))
         except UnicodeDecodeError as error:
-            return lines, UserError(
-                f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
-                where=f"{where}:{first + len(lines)}",
-                todo="convert the input to UTF-8",
-            )
+            place = f"{where}:{first + len(lines)}"
+            return lines, not_utf8(line, error, place, "convert the input to UTF-8")
     return lines, None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,13 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
+from headway.data.rows import expand
 from headway.tokens.foreign import word_list
 from headway.tokens.lossless import is_byte_level
 from headway.tokens.specials import File, add_specials, find_specials, vocabulary
 from headway.tokens.tokenizer import Tokenizer
 
 NAME = "tokenizer.json"
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _NOT_ONE = "name a tokenizer.json of the tokenizers library, or a list of words, one a line"
 
 
@@ -41,7 +39,7 @@ def import_tokenizer(path: str | Path) -> Imported:
     UserError for what is no tokeniser; of the lists that other tools write it says what they are
     and how to come to a tokenizer.json.
     """
-    place = Path(_expanded(str(path)))
+    place = Path(expand(str(path), "tokenizer.file"))
     if place.is_dir():
         place /= NAME
     where = str(place)
@@ -54,16 +52,6 @@ def import_tokenizer(path: str | Path) -> Imported:
     file = _table(data, where)
     notes = _made_to_fit(file)
     return Imported(_built(file, where), tuple(notes))
-
-
-def _expanded(path: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            todo = f"set it, as in: export {match[1]}=FOLDER"
-            raise UserError(f"the variable {match[1]} is not set", where=path, todo=todo)
-        return os.environ[match[1]]
-
-    return _VARIABLE.sub(value, path)
 
 
 def _table(data: bytes, where: str) -> File:
