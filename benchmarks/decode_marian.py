@@ -38,7 +38,7 @@ from headway.settings.model import TransformerSettings
 CASE, PEER = "decode-marian", "transformers MarianMTModel.generate"
 STEPS, BATCH_TOKENS = 300, 1024  # of the training
 WIDTH, LIMIT = 5, 64  # of the beam; tokens of a translation, the end included
-SENTENCES = {64: 1000, 16: 1000, 1: 100}  # sentences in a batch -> how many are timed
+SENTENCES = {64: 512, 16: 320, 1: 60}  # sentences in a batch -> how many are timed
 TOLERANCE = 1e-3  # of logits, and of log-probabilities of translations that differ
 
 

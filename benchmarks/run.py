@@ -80,8 +80,8 @@ def main() -> None:
         found = measure(case, arguments.rounds)
         print("\n".join(map(line, found)), flush=True)
         rows += found
-    if arguments.json:
-        write_atomic(arguments.json, to_json({"machine": machine(), "rows": rows}))
+        if arguments.json:  # after each case, so that a later one that is stopped costs no result
+            write_atomic(arguments.json, to_json({"machine": machine(), "rows": rows}))
     sys.exit(any(not row.get("agrees", True) for row in rows))
 
 
