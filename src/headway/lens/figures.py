@@ -199,8 +199,8 @@ def _bars(axes: Axes, panel: Bars, names: list[str]) -> None:
     axes.set_xticks(range(len(panel.groups)), panel.groups)
     axes.tick_params(axis="x", length=0)
     if sum(max(map(len, group.split("\n"))) for group in panel.groups) > _LETTERS:
-        for label in axes.get_xticklabels():
-            label.set(rotation=35, ha="right", rotation_mode="anchor")
+        for tick in axes.get_xticklabels():
+            tick.set(rotation=35, ha="right", rotation_mode="anchor")
 
 
 def _style(names: list[str], name: str) -> dict[str, Any]:
