@@ -34,7 +34,7 @@ def _settings(quick: bool) -> Mapping[str, Plain]:
     else:
         shared = {
             **cldr(lines=30_000, max_words=16, test_lines=500),
-            **schedule(450, batch_tokens=1024, rate=7e-3),
+            **schedule(420, batch_tokens=1024, rate=7e-3),
         }
     return {
         _name(heads): {
