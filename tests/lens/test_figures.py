@@ -69,6 +69,16 @@ def test_a_name_has_one_colour_in_all_panels(tmp_path: Path) -> None:
     assert legend not in colours["alone"]
 
 
+def test_a_log_axis_has_plain_numbers(tmp_path: Path) -> None:
+    points = [(1.0, value(0.3)), (2.0, value(4.0))]
+    few = Curves(title="t", x="x", y="y", series={"a": points}, log_y=True)
+    _, said = drawn(tmp_path, [few])
+    assert {"0.5", "1", "2"} <= set(said.splitlines())
+    wide = Curves(title="t", x="x", y="y", series={"a": [*points, (3.0, value(9e3))]}, log_y=True)
+    _, said = drawn(tmp_path, [wide])
+    assert {"1", "10", "100", "1000"} <= set(said.splitlines())
+
+
 def test_one_unnamed_series_has_no_legend(tmp_path: Path) -> None:
     alone = Bars(title="t", y="%", groups=["a", "b"], series={"": [value(1.0), value(2.0)]})
     tree, _ = drawn(tmp_path, [alone])

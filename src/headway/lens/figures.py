@@ -147,10 +147,22 @@ def _panel(axes: Axes, panel: Panel, names: list[str]) -> None:
         _curves(axes, panel, names)
     else:
         _bars(axes, panel, names)
+    if panel.log_y:
+        _log_ticks(axes)
     if panel.percent:
         axes.set_ylim(0.0, 104.0)
     elif not panel.log_y and axes.get_ylim()[0] > 0.0:
         axes.set_ylim(bottom=0.0)  # a difference looks as large as it is
+
+
+def _log_ticks(axes: Axes) -> None:
+    """Plain numbers, and 2 and 5 between the powers of ten where these are few."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(10.0, (1.0, 2.0, 5.0) if high < 300 * low else (1.0,)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
+    axes.yaxis.minorticks_off()
 
 
 def _curves(axes: Axes, panel: Curves, names: list[str]) -> None:

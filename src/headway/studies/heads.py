@@ -30,11 +30,11 @@ COUNTS = (1, 2, 4, 8, 16)
 
 def _settings(quick: bool) -> Mapping[str, Plain]:
     if quick:
-        shared = {**quick_cldr(max_words=12), **quick_schedule(160)}
+        shared = {**quick_cldr(max_words=12), **quick_schedule(140)}
     else:
         shared = {
             **cldr(lines=30_000, max_words=16, test_lines=500),
-            **schedule(450, batch_tokens=1024, rate=7e-3),
+            **schedule(420, batch_tokens=1024, rate=7e-3),
         }
     return {
         _name(heads): {

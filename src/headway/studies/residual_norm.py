@@ -43,7 +43,7 @@ def _settings(quick: bool) -> Mapping[str, Plain]:
     else:
         shared = {
             **cldr(lines=20_000, max_words=10, test_lines=400),
-            **schedule(250, batch_tokens=768, rate=7e-3, every=10),
+            **schedule(210, batch_tokens=768, rate=7e-3, every=10),
         }
     found = {}
     for depth in (1, 4) if quick else (1, 3, 8):
