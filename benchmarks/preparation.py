@@ -63,7 +63,7 @@ def write_table(path: Path, rows: int) -> dict[str, int]:
                     ours = " ".join([source[i] for i in ranks[row, :n]] * times)
                     theirs = " ".join([target[i] for i in ranks[row, 26 : 26 + n]] * times)
                     line = f"{first + row}\t{ours}\t{theirs}"
-                    earlier = line
+                    earlier = line if times == 1 else earlier
                 lines.append(line + "\r\n")
             file.write("".join(lines).encode())
     return counts

@@ -25,19 +25,20 @@ class SideWriter:
     def __init__(self) -> None:
         with _explained():
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  closed by `side`
-        self._lengths: list[Rows] = []
+        self._lengths: list[npt.NDArray[np.int32]] = []
 
     def append(self, ids: npt.NDArray[np.int32], lengths: Rows) -> None:
         """Rows of those lengths, end to end."""
         with _explained():
             self._file.write(ids.data)
-        self._lengths.append(lengths)
+        self._lengths.append(lengths.astype(np.int32))
 
     def side(self) -> EncodedSide:
         """All rows so far, to read; nothing can be added any more."""
         with self._file, _explained():
             self._file.flush()
-            starts = np.concatenate([np.zeros(1, np.int64), *self._lengths])
+            starts = np.concatenate([np.zeros(1, np.int32), *self._lengths], dtype=np.int64)
+            self._lengths.clear()
             np.cumsum(starts, out=starts)
             if not starts[-1]:
                 return EncodedSide(np.zeros(0, np.int32), starts)

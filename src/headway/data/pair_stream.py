@@ -18,7 +18,7 @@ from headway.data.notes import BREAKS, DUPLICATE, MOJIBAKE, ODD_SOURCE, ODD_TARG
 from headway.data.rows import EMPTY, Bad, Row, Source
 from headway.settings.data import Bad as BadRule
 
-BLOCK = 4096  # rows that are in memory at a time
+BLOCK = 1024  # rows that are in memory at a time, as texts and as ids
 FEW = 0.05  # of the rows may be bad
 # UTF-8 that was read as Latin-1 or Windows-1252, and what decoders put for bytes they cannot read
 _WINDOWS = "ŒœŠšŸŽžƒˆ˜–—‘-„†-•…‰‹›€™"  # what Windows-1252 has between 0x80 and 0x9f
@@ -78,6 +78,10 @@ class Reading:
         self.read = self.kept = self.bad = 0
         self.hashes = {"source": hashlib.sha256(), "target": hashlib.sha256()}
         self._drop_duplicates = drop_duplicates
+        self._seen = Seen()
+
+    def forget(self) -> None:
+        """The pass is over: which pairs were there is no longer of use."""
         self._seen = Seen()
 
     def clean(self, rows: list[Row | Bad]) -> Block:
@@ -183,6 +187,7 @@ class PairStream:
             if block.numbers:
                 yield block
         self._check(now, before)
+        now.forget()
         self.reading = now
         if both:
             self._digest = both.hexdigest()
