@@ -45,15 +45,19 @@ class _HeadLoss(torch.autograd.Function):
         for start in range(0, len(hidden), CHUNK):
             rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
             logits = (rows @ projection.T).to(exact)  # (n, V)
-            total = logits.logsumexp(dim=-1)  # (n,)
-            chosen = logits.gather(1, wanted[:, None]).squeeze(1)
-            plain = total - chosen
-            nll += plain.sum()
-            smooth = total - logits.mean(dim=-1) if smoothing else plain
-            objective += ((1.0 - smoothing) * plain + smoothing * smooth).sum()
+            chosen = logits.gather(1, wanted[:, None]).squeeze(1)  # (n,)
+            likely = chosen  # the mean logit under the target distribution
+            if smoothing:
+                likely = (1.0 - smoothing) * chosen + smoothing * logits.mean(dim=-1)
+            top = logits.amax(dim=-1)
+            powers = logits.sub_(top[:, None]).exp_()  # in place, and once: exp costs the most here
+            summed = powers.sum(dim=-1)
+            total = top + summed.log()
+            nll += (total - chosen).sum()
+            objective += (total - likely).sum()
             if hidden_gradient is None or weight_gradient is None:
                 continue
-            gradient = logits.sub_(total[:, None]).exp_()  # the softmax, in place of the logits
+            gradient = powers.div_(summed[:, None])  # the softmax
             if smoothing:
                 gradient -= smoothing / V
             down = torch.full_like(chosen, smoothing - 1.0)
