@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from headway.base.errors import UserError
-from headway.batches import pairs
+from headway.batches import on_disk, pairs
 from headway.batches.on_disk import SideWriter
 from headway.batches.pairs import EncodedSide
 
@@ -24,10 +24,12 @@ def resident_file_bytes() -> int:
     return 1024 * int(status.split("RssFile:")[1].split()[0])
 
 
+@pytest.mark.parametrize("most", [0, 100, 2**22])
 def test_rows_on_the_disk_are_those_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(on_disk, "HELD", most)
     random = np.random.Generator(np.random.PCG64(1))
     rows = [random.integers(0, 2**31 - 1, n).tolist() for n in random.integers(0, 9, 50)]
     writer = SideWriter()
@@ -38,7 +40,7 @@ def test_rows_on_the_disk_are_those_in_memory(
         )
     stored, held = writer.side(), EncodedSide.of(rows)
     assert list(tmp_path.iterdir()) == []  # it has no name: even a kill leaves nothing
-    assert stored.pages is not None
+    assert (stored.pages is None) is (most == 2**22)
     assert np.array_equal(stored.starts, held.starts)
     assert np.array_equal(stored.lengths, held.lengths)
     for chosen in (np.arange(50), np.array([3, 3, 49]), np.array([0])):
@@ -78,8 +80,9 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: SimpleNamespace(write=full))
+    monkeypatch.setattr(on_disk, "HELD", 0)
     writer = SideWriter()
-    monkeypatch.setattr(writer, "_file", SimpleNamespace(write=full))
     with pytest.raises(UserError, match="no space left on the disk for the encoded") as caught:
         writer.append(np.zeros(3, np.int32), np.array([3]))
     assert caught.value.where == tempfile.gettempdir()

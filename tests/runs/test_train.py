@@ -27,6 +27,7 @@ def test_a_run_holds_what_the_design_says(trained: Run, toy: Path, toy_recipe: R
     assert sorted(entry.name for entry in run.iterdir()) == [
         "checkpoints",
         "config.json",
+        "data.json",
         "environment.json",
         "metrics.jsonl",
         "model.safetensors",
