@@ -150,7 +150,7 @@ def test_evaluate_tells_what_it_left_out(trained: Run, cli: Cli, tmp_path: Path)
     assert said.code == 0, said.err
     assert said.out.decode().startswith("2 pairs from ")
     assert "1 pairs with an empty side left out" in said.err
-    assert f"{source}: 1 lines hold odd separators or NUL (lines 3)" in said.err
+    assert f"{source}: 1 lines hold odd separators or NUL (line 3)" in said.err
 
 
 def test_a_path_that_the_system_refuses_is_one_message(cli: Cli) -> None:

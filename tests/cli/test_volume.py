@@ -26,6 +26,7 @@ PATIENCE_S = 60
 
 def start(*words: object) -> subprocess.Popen[bytes]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
+    environment.pop("PYTHONWARNDEFAULTENCODING", None)  # torch's own files would be told of
     return subprocess.Popen(
         [COMMAND, *map(str, words)],
         stdin=subprocess.PIPE,
@@ -48,6 +49,9 @@ def test_windows_change_nothing(
     assert re.search(r"^warning: line 44 has .* was cut", parts.err, re.M)
     whole = cli("translate", trained("transformer"), *words, stdin=data)
     assert words_of(parts.out) == words_of(whole.out)
+    if "--nbest" not in words:  # a drawn text may have tabs in it
+        assert parts.out == whole.out
+        return
     assert numbers_of(parts.out) == pytest.approx(numbers_of(whole.out), abs=2e-4)
 
 
