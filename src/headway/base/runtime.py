@@ -100,7 +100,9 @@ def _git_revision() -> str | None:
     folder = os.path.dirname(os.path.abspath(__file__))
     try:
         answer = subprocess.run(
-            ["git", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12"],
+            # a process that is killed meanwhile must not leave a lock in somebody's repository
+            ["git", "--no-optional-locks", "-C", folder, "describe"]
+            + ["--always", "--dirty", "--abbrev=12"],
             capture_output=True,
             text=True,
             encoding="utf-8",
