@@ -100,9 +100,11 @@ def _git_revision() -> str | None:
     folder = os.path.dirname(os.path.abspath(__file__))
     try:
         answer = subprocess.run(
-            # a process that is killed meanwhile must not leave a lock in somebody's repository
-            ["git", "--no-optional-locks", "-C", folder, "describe"]
-            + ["--always", "--dirty", "--abbrev=12"],
+            [
+                "git",
+                "--no-optional-locks",  # a killed run must not leave one in somebody's repository
+                *("-C", folder, "describe", "--always", "--dirty", "--abbrev=12"),
+            ],
             capture_output=True,
             text=True,
             encoding="utf-8",
