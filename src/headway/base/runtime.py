@@ -96,15 +96,22 @@ def processor() -> str:
 
 
 def _git_revision() -> str | None:
-    """The revision of the source tree that this package runs from, or None."""
+    """The revision of the source tree that this package runs from, or None.
+
+    `describe --dirty` would refresh the index under a lock, which stays in the repository if the
+    run is killed meanwhile; `status` can do without.
+    """
+    revision = _git("describe", "--always", "--abbrev=12")
+    changed = _git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return f"{revision}-dirty" if revision and changed else revision or None
+
+
+def _git(*words: str) -> str | None:
+    """What git says of that source tree, None if it cannot."""
     folder = os.path.dirname(os.path.abspath(__file__))
     try:
         answer = subprocess.run(
-            [
-                "git",
-                "--no-optional-locks",  # a killed run must not leave one in somebody's repository
-                *("-C", folder, "describe", "--always", "--dirty", "--abbrev=12"),
-            ],
+            ["git", "-C", folder, *words],
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -113,4 +120,4 @@ def _git_revision() -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
+    return answer.stdout.strip() if answer.returncode == 0 else None
