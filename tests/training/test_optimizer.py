@@ -14,6 +14,7 @@ from headway.models.build import build
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.training import TrainSettings
 from headway.training.loop import Trainer
+from headway.training.muon import Muon
 from headway.training.optimizer import make_optimizers, optimizer_tensors, restore_optimizers
 
 Make = Callable[..., Trainer]
@@ -111,8 +112,39 @@ def test_muons_steps_are_the_papers(shape: tuple[int, int], decay: float) -> Non
         update = orthogonal(0.05 * gradient + 0.95 * momentum) * 0.2 * max(shape) ** 0.5
         weight = weight * (1 - made.learning_rate * decay) - made.learning_rate * update
         ours.step()
-    # the library iterates in bfloat16
+    # it iterates in bfloat16
     torch.testing.assert_close(model.weight.double(), weight, rtol=0, atol=5e-4)
+
+
+def test_muon_together_is_torchs_muon_one_by_one() -> None:
+    """Tall and wide matrices of one shape share a batch, and none changes another's step."""
+    shapes = [(6, 9), (9, 6), (6, 6), (6, 9), (3, 12)]
+    ours, theirs = (
+        [nn.Parameter(torch.randn(s, generator=torch.Generator().manual_seed(3))) for s in shapes]
+        for _ in range(2)
+    )
+    mine = Muon(ours, lr=0.01, weight_decay=0.2)
+    other = torch.optim.Muon(theirs, lr=0.01, weight_decay=0.2, adjust_lr_fn="match_rms_adamw")
+    for step in range(3):
+        generator = torch.Generator().manual_seed(step)
+        for one, same in zip(ours, theirs, strict=True):
+            one.grad = torch.randn(one.shape, generator=generator) * 10.0 ** (step - 1)
+            same.grad = one.grad.clone()
+        ours[2].grad = theirs[2].grad = None  # a weight that no path used
+        mine.step()
+        other.step()
+    for one, same in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, same, rtol=0, atol=3e-4)
+        assert mine.state[one].keys() == other.state[same].keys()
+        for part, value in mine.state[one].items():
+            assert torch.equal(value, other.state[same][part])
+
+
+def test_a_gradient_of_zeros_moves_nothing() -> None:
+    weight = nn.Parameter(torch.ones(3, 4))
+    weight.grad = torch.zeros(3, 4)
+    Muon([weight], lr=0.1).step()
+    assert torch.equal(weight, torch.ones(3, 4))
 
 
 MODELS = [

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headway.settings.training import TrainSettings
+from headway.training.muon import Muon
 
 
 def make_optimizers(
@@ -19,8 +20,8 @@ def make_optimizers(
     Adam (Kingma & Ba, 2015) or AdamW (Loshchilov & Hutter, 2019), one fused step; or Muon (Jordan
     et al., 2024) for the matrices of linear and recurrent layers and AdamW for the rest. Rows of an
     embedding, and of the `head` that gives logits, belong to a token each: orthogonal steps would
-    move rare tokens as far as frequent ones, so AdamW keeps them. Muon's steps are scaled to the
-    size of Adam's (Liu et al., 2025, section 2.2), so that one rate serves both.
+    move rare tokens as far as frequent ones, so AdamW keeps them. One rate serves both, since a
+    step of Muon is made as large as one of Adam.
 
     Matrices decay if `weight_decay` is set; vectors (norms, biases) never do.
     """
@@ -41,14 +42,7 @@ def make_optimizers(
     groups = [group for group in groups if group["params"]]
     made: list[torch.optim.Optimizer] = []
     if muon:
-        made.append(
-            torch.optim.Muon(
-                muon,
-                lr=settings.learning_rate,
-                weight_decay=settings.weight_decay,
-                adjust_lr_fn="match_rms_adamw",
-            )
-        )
+        made.append(Muon(muon, lr=settings.learning_rate, weight_decay=settings.weight_decay))
     if groups:
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
         betas = (settings.betas[0], settings.betas[1])
