@@ -38,6 +38,30 @@ def test_columns_by_number_survive_being_written_down() -> None:
     assert (made["source"], made["target"]) == (1, 0)
 
 
+def test_the_two_languages_turn_the_direction() -> None:
+    """Their names stand in paths and columns; what is not one of the two stays as it is."""
+    files = {
+        "source": "${source_language}/{x}/a.{source_language}.gz",
+        "target": "{target_language}/a.{target_language}",
+    }
+    table = {
+        "source_language": "fr",
+        "target_language": "en",
+        "train": files,
+        "test": {"hub": "s", "source": "t.{source_language}", "target": "t.{target_language}"},
+    }
+    for source, target in (("fr", "en"), ("en", "fr")):
+        table |= {"source_language": source, "target_language": target}
+        made = parse(DataSettings, table, where="recipe")
+        assert made.to_table()["train"]["source"] == f"${{source_language}}/{{x}}/a.{source}.gz"
+        assert made.to_table()["train"]["target"] == f"{target}/a.{target}"
+        assert isinstance(made.test, HubPairs)
+        assert (made.test.source, made.test.target) == (f"t.{source}", f"t.{target}")
+    del table["source_language"]
+    with pytest.raises(UserError, match="source_language"):
+        parse(DataSettings, table, where="recipe")
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "begins"),
     [

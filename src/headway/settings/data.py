@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -160,12 +161,17 @@ Part = Annotated[
 ]
 
 
+_LANGUAGE = re.compile(r"(?<!\$)\{(source_language|target_language)\}")  # not ${VARIABLE}
+
+
 class DataSettings(Settings):
     """Pairs of sentences to learn from (`train`), to choose by (`valid`) and to report (`test`).
 
-    The languages are names such as "fr" and "en"; the built-in corpus is made in them. A training
-    pair with a side longer than `max_tokens` is left out and counted. `duplicates` says what
-    becomes of a training pair that was there before, both sides alike; they are counted anyway.
+    The languages are names such as "fr" and "en"; the built-in corpus is made in them, and in the
+    paths and columns of a part `{source_language}` and `{target_language}` stand for them, so that
+    the two names alone turn the direction. A training pair with a side longer than `max_tokens` is
+    left out and counted. `duplicates` says what becomes of a training pair that was there before,
+    both sides alike; they are counted anyway.
     """
 
     source_language: str
@@ -175,6 +181,26 @@ class DataSettings(Settings):
     test: Part | None = None
     max_tokens: PositiveInt = 250
     duplicates: Literal["keep", "drop"] = "keep"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_these_languages(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+
+        def name(found: re.Match[str]) -> str:
+            language = values.get(found[1])
+            return language if isinstance(language, str) else found[0]
+
+        def written(value: Any) -> Any:
+            return _LANGUAGE.sub(name, value) if isinstance(value, str) else value
+
+        return {
+            key: {each: written(value) for each, value in part.items()}
+            if isinstance(part, dict)
+            else part
+            for key, part in values.items()
+        }
 
     @model_validator(mode="after")
     def _two_languages(self) -> Self:
