@@ -24,6 +24,7 @@ from headway.base.runtime import environment
 
 CASES = {  # -> the file
     "train-torch": "train_torch",
+    "train-compiled": "train_compiled",
     "train-joeynmt": "train_joeynmt",
     "decode-marian": "decode_marian",
 }
