@@ -37,6 +37,17 @@ def test_two_trainings_in_one_folder_are_refused(copy: Path) -> None:
         pass
 
 
+def test_a_second_training_changes_nothing_of_the_first(copy: Path) -> None:
+    """Nor its log, nor its recipe: to go on forgets what was logged after the checkpoint."""
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    with (
+        RunFolder(copy).lock(),
+        pytest.raises(UserError, match="another process is training here"),
+    ):
+        headway.train(None, out=copy, resume=True, train={"steps": 151})
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
 def test_leftovers_of_a_killed_writer_go(copy: Path) -> None:
     left = copy / ".model.safetensors.12345.part"
     left.mkdir()
