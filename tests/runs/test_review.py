@@ -74,9 +74,18 @@ def test_a_recipe_file_beside_resume_is_read_again(copy: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("train.batch_tokens", 77), ("train.optimizer", "adamw")]
+    ("key", "value"),
+    [
+        ("train.batch_tokens", 77),
+        ("train.optimizer", "adamw"),
+        ("evaluate.metric", "bleu"),  # against the best loss so far, -0.1, any BLEU would win
+        ("evaluate.lines", 3),
+        ("evaluate.lowercase", True),
+    ],
 )
-def test_what_order_and_state_rest_on_cannot_change(copy: Path, key: str, value: object) -> None:
+def test_what_order_state_and_best_rest_on_cannot_change(
+    copy: Path, key: str, value: object
+) -> None:
     before = (copy / "recipe.toml").read_bytes()
     with pytest.raises(UserError, match=f"'{key}' of a run that has begun cannot change"):
         headway.train(None, out=copy, resume=True, **{key: value})

@@ -201,9 +201,10 @@ def _resumed(
 
 
 def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
-    """What the weights, the ids and the order of the data rest on stays as it was."""
+    """What the weights, the ids, the order of the data and the best so far rest on stays."""
     fixed = ["data", "tokenizer", "model", "seed"]
     fixed += [f"train.{name}" for name in ("batch_tokens", "optimizer", "dtype")]
+    fixed += [f"evaluate.{name}" for name in ("metric", "lines", "lowercase")]
     for key in fixed:
         look = operator.attrgetter(key)
         if look(stored) != look(wanted):
