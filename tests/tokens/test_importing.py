@@ -244,12 +244,6 @@ def test_our_own_files_are_taken_as_they_are(kind: str, open_file: Open) -> None
     assert found.tokenizer.to_json() == made.to_json()
 
 
-def test_a_mark_at_the_start_of_a_file_is_no_part_of_it(open_file: Open) -> None:
-    """E4: editors on Windows put it there."""
-    plain = open_file(gpt2()).tokenizer.to_json()
-    assert open_file(b"\xef\xbb\xbf" + plain.encode("utf-8")).tokenizer.to_json() == plain
-
-
 @pytest.mark.parametrize("bpe", [False, True])
 def test_ids_with_gaps(bpe: bool, open_file: Open) -> None:
     """C11: the size is what an embedding needs, whatever the library counts."""
