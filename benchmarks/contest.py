@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Self
@@ -64,7 +64,8 @@ class Contender:
     def __exit__(self, *error: object) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()
 
@@ -81,8 +82,9 @@ class Contender:
         """Let it do its work once. Raises Lost."""
         assert self.process.stdin is not None
         before = busy_seconds()
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended: there will be no answer
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
         answer = self.answer()
         after = busy_seconds()
         elsewhere = None

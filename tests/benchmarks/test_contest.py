@@ -70,6 +70,16 @@ def test_a_contender_that_ends_early_is_told(contest: ModuleType) -> None:
         contest.contest({"gone": [sys.executable, "-c", "raise SystemExit(3)"]}, rounds=1)
 
 
+def test_a_contender_that_ends_while_it_waits_is_told(contest: ModuleType) -> None:
+    """As one does that is killed for the memory of another."""
+    command = [sys.executable, "-c", "print('{}', flush=True); raise SystemExit(3)"]
+    with contest.Contender("gone", command) as contender:
+        contender.answer()
+        contender.process.wait()
+        with pytest.raises(contest.Lost, match="gone ended with code 3"):
+            contender.turn()
+
+
 def test_the_ratio_is_of_rates_and_the_median_of_the_rounds(contest: ModuleType) -> None:
     row = contest.speed_row(turns(contest, [1.0, 1.0, 2.0]), turns(contest, [2.0, 3.0, 2.0]))
     assert (row["ours"], row["theirs"], row["ratio"]) == (100.0, 50.0, 2.0)

@@ -43,6 +43,17 @@ def test_scores_in_order(
         assert row["log_prob"] == pytest.approx(score, abs=1e-4)
 
 
+def test_a_long_text_is_named_by_its_line_in_the_file(
+    trained: Run, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "WINDOW", 2)
+    for name, last in (("fr", "chat " * 200), ("en", "cat " * 200)):
+        (tmp_path / name).write_text("un\n" * 4 + last + "\n", encoding="utf-8")
+    said = cli("score", trained("plain"), tmp_path / "fr", tmp_path / "en")
+    told = [line for line in said.err.splitlines() if line.startswith("warning: ")]
+    assert [line.split(" has ")[0] for line in told] == ["warning: line 5", "warning: target 5"]
+
+
 def test_files_that_do_not_go_together(trained: Run, cli: Cli, toy: Path, tmp_path: Path) -> None:
     words = ("score", trained("plain"), toy / "test.fr")
     assert "the files have 40 and 20 lines" in cli(*words, toy / "valid.en").error

@@ -16,7 +16,7 @@ import pytest
 
 from headway.base.errors import Interrupted
 from headway.cli import translate as verb
-from headway.cli.volume import Stops, Unfinished
+from headway.cli.volume import Stops, Unfinished, open_lines
 
 Cli = Callable[..., Any]
 Run = Callable[[str], Path]
@@ -135,6 +135,12 @@ def test_a_signal_waits_for_what_is_being_written() -> None:
     assert written == [1, 2]
     assert stopped.value.signal == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_file_of_lines_can_be_read_while_it_grows(tmp_path: Path) -> None:
+    with open_lines(tmp_path / "new" / "lines") as file:
+        file.write(["a", "b"])
+        assert (tmp_path / "new" / "lines").read_bytes() == b"a\nb\n"
 
 
 def test_a_second_signal_does_not_wait() -> None:

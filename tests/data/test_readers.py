@@ -60,6 +60,20 @@ def test_an_empty_line_is_an_empty_pair_and_not_a_bad_row(
     assert found.counts == {"an empty side": 3}
 
 
+@pytest.mark.parametrize("quoting", ["none", "csv"])
+def test_an_empty_line_before_all_others_is_one_too(
+    quoting: str, read: Read, tmp_path: Path
+) -> None:
+    """E3: it does not say how many columns there are, nor what they are called."""
+    path = tmp_path / "x.tsv"
+    for head, columns in (("", (0, 1)), ("fr\ten\n", ("fr", "en"))):
+        path.write_text(f"\n{head}a\tA\n", encoding="utf-8")
+        part = {"file": str(path), "quoting": quoting}
+        found = read(**part, source=columns[0], target=columns[1])
+        assert found.pairs == [("a", "A")]
+        assert found.lines == {"an empty side": [1]}
+
+
 @pytest.mark.parametrize("kind", LINES)
 def test_a_mark_at_the_start_and_crlf_are_no_text(
     kind: str, write: Write, read: Read, tmp_path: Path

@@ -187,6 +187,13 @@ def test_what_the_hub_refuses_and_what_is_not_installed(
         assert caught.value.todo == "install it: pip install 'headway[hub]'"
 
 
+def test_a_quote_that_stays_open_for_a_hundred_lines_is_a_broken_one(table: Read) -> None:
+    good = [(f"b{n}", f"c{n}") for n in range(150)]
+    found = table("x.csv", 'x,"a\n' + "".join(f"{b},{c}\n" for b, c in good) + '"\n')
+    assert found.pairs == good
+    assert found.lines == {"broken quotes": [1, 152]}
+
+
 def test_settings_that_mean_nothing_there_are_refused(table: Read) -> None:
     for setting in ({"quoting": "csv"}, {"separator": ";"}):
         with pytest.raises(

@@ -149,6 +149,26 @@ def test_every_dropout_is_reached_with_the_noise(make: Any) -> None:
     assert calls == {name: [noise] for name in calls}
 
 
+@pytest.mark.parametrize("fed", [False, True])
+@pytest.mark.parametrize("variational", [False, True])
+def test_variational_dropout_is_the_same_at_all_positions(variational: bool, fed: bool) -> None:
+    settings = recurrent(dropout=0.5, variational=variational, input_feeding=fed)
+    model = build(settings, n_source=20, n_target=20)
+    calls: dict[str, list[torch.Tensor]] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Dropout):
+            calls[name] = []
+            module.register_forward_hook(
+                lambda module, given, found, name=name: calls[name].append(found == 0)
+            )
+    source = torch.randint(0, 20, (2, 5))
+    model(source, torch.ones(2, 5).bool(), source, Noise(0, 1))
+    lost = {name: torch.cat(parts, dim=1) for name, parts in calls.items()}  # (B, T, ·)
+    same = {name: torch.equal(part, part[:, :1].expand_as(part)) for name, part in lost.items()}
+    # with input feeding the decoder reads position by position, in one noise
+    assert same == {name: variational or (fed and "decoder" in name) for name in calls}
+
+
 def test_attention_dropout_drops_weights() -> None:
     model = build(transformer(dropout=0.0, attention_dropout=0.5), n_source=20, n_target=20)
     source, target = torch.randint(0, 20, (2, 5)), torch.randint(0, 20, (2, 4))

@@ -13,7 +13,9 @@ import headway
 from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import whole_checkpoints
+from headway.runs.hooks import RunHooks
 from headway.training.loop import NotFinite, Trainer
+from headway.training.state import TrainState
 
 Recipe = Callable[..., dict[str, Any]]
 
@@ -95,6 +97,22 @@ def test_waiting_ends(toy_recipe: Recipe, tmp_path: Path) -> None:
     assert [record["step"] for record in records(tmp_path, "valid")] == [13, 26, 39, 52]
     steps = [record["step"] for record in records(tmp_path, "train")]
     assert steps == [7, 14, 21, 28, 35, 42, 49, 52]
+
+
+def test_only_evaluations_in_a_row_are_waited_for(
+    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    better = [True, False, True, False, False]
+    asked: list[int] = []
+
+    def judge(self: RunHooks, valid: object, state: TrainState, record: object) -> bool:
+        asked.append(state.step)
+        self.folder.save_weights(self.trainer.model.state_dict())
+        return better[len(asked) - 1]
+
+    monkeypatch.setattr(RunHooks, "_judge", judge)
+    headway.train(small(toy_recipe, steps=20, evaluate_every=2, patience=2), out=tmp_path)
+    assert asked == [2, 4, 6, 8, 10]
 
 
 def test_patience_needs_something_to_wait_for(toy_recipe: Recipe, tmp_path: Path) -> None:

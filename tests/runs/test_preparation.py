@@ -137,7 +137,7 @@ def test_files_and_a_table_of_the_same_pairs_are_prepared_alike(
 def test_sides_of_very_different_length_and_unknown_words_are_noticed(
     toy_recipe: Recipe, tmp_path: Path
 ) -> None:
-    pairs = [("un chat", "one cat")] * 50 + [("un " * 11 + "un", "one"), ("un lynx", "one cat")]
+    pairs = [("un chat", "one cat")] * 50 + [("un " * 11 + "un", "one"), ("lynx un", "one cat")]
     rows = "".join(f"{source}\t{target}\n" for source, target in pairs)
     (tmp_path / "t.tsv").write_text(rows, encoding="utf-8")
     table = toy_recipe("plain", batch_tokens=16)

@@ -52,6 +52,20 @@ def test_an_epoch_has_the_same_texts_in_its_own_cuts(toy_recipe: Recipe) -> None
     assert made.tokenizers.source.decode(sources) == decode(rows(made.train.source))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the small vocabulary
+def test_the_sides_and_the_seeds_are_drawn_apart(toy_recipe: Recipe) -> None:
+    recipe = with_dropout(toy_recipe)
+    recipe["data"]["train"]["target"] = recipe["data"]["train"]["source"]
+    made = prepare(load_recipe(recipe))
+    other = prepare(load_recipe(recipe | {"seed": 2}), made.tokenizers)
+    assert made.redraw is not None
+    assert other.redraw is not None
+    assert rows(made.train.source) == rows(made.train.target)
+    drawn = made.redraw.pairs(0)
+    assert rows(drawn.source) != rows(drawn.target)
+    assert rows(drawn.source) != rows(other.redraw.pairs(0).source)
+
+
 def test_a_stopped_run_draws_what_it_would_have_drawn(toy_recipe: Recipe, tmp_path: Path) -> None:
     """Through the end of an epoch, which has some 25 batches here."""
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import headway
 from headway.base.errors import UserError
@@ -112,8 +113,12 @@ def test_resumed_equals_unbroken(
     assert 0 < state["window"]["steps"] < 7
     headway.train(None, out=run, resume=True)
     assert changed(outcome(run), outcome(unbroken)) == []
-    resumed = [r for r in RunFolder(run).metrics.read() if r["kind"] == "resume"]
+    records = RunFolder(run).metrics.read()
+    resumed = [r for r in records if r["kind"] == "resume"]
     assert resumed == [{"kind": "resume", "step": step}]
+    board = EventAccumulator(str(run / "tensorboard")).Reload()  # has no step twice either
+    steps = [event.step for event in board.Scalars("train/nll")]
+    assert steps == [r["step"] for r in records if r["kind"] == "train"]
 
 
 def test_a_longer_run_equals_a_finished_one_that_goes_on(

@@ -37,6 +37,17 @@ def test_two_trainings_in_one_folder_are_refused(copy: Path) -> None:
         pass
 
 
+def test_a_second_training_changes_nothing_of_the_first(copy: Path) -> None:
+    """Nor its log, nor its recipe: to go on forgets what was logged after the checkpoint."""
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    with (
+        RunFolder(copy).lock(),
+        pytest.raises(UserError, match="another process is training here"),
+    ):
+        headway.train(None, out=copy, resume=True, train={"steps": 151})
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
 def test_leftovers_of_a_killed_writer_go(copy: Path) -> None:
     left = copy / ".model.safetensors.12345.part"
     left.mkdir()
@@ -55,17 +66,28 @@ def test_a_recipe_that_was_edited_is_not_taken_for_the_models(copy: Path) -> Non
 def test_a_recipe_file_beside_resume_is_read_again(copy: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     text = (copy / "recipe.toml").read_text(encoding="utf-8")
-    assert "steps = 150" in text
-    mine.write_text(text.replace("steps = 150", "steps = 152"), encoding="utf-8")
+    for was, now in (("steps = 150", "steps = 152"), ('dtype = "float32"\n', "")):
+        assert was in text  # the dtype that was measured is in the run's recipe only
+        text = text.replace(was, now)
+    mine.write_text(text, encoding="utf-8")
     headway.train(mine, out=copy, resume=True)
     steps = [each["step"] for each in RunFolder(copy).metrics.read() if each["kind"] == "train"]
     assert max(steps) == 152
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("train.batch_tokens", 77), ("train.optimizer", "adamw")]
+    ("key", "value"),
+    [
+        ("train.batch_tokens", 77),
+        ("train.optimizer", "adamw"),
+        ("evaluate.metric", "bleu"),  # against the best loss so far, -0.1, any BLEU would win
+        ("evaluate.lines", 3),
+        ("evaluate.lowercase", True),
+    ],
 )
-def test_what_order_and_state_rest_on_cannot_change(copy: Path, key: str, value: object) -> None:
+def test_what_order_state_and_best_rest_on_cannot_change(
+    copy: Path, key: str, value: object
+) -> None:
     before = (copy / "recipe.toml").read_bytes()
     with pytest.raises(UserError, match=f"'{key}' of a run that has begun cannot change"):
         headway.train(None, out=copy, resume=True, **{key: value})

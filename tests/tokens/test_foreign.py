@@ -28,6 +28,13 @@ def open_file(tmp_path: Path) -> Open:
     return run
 
 
+def test_a_mark_at_the_start_of_a_file_is_no_part_of_it(open_file: Open) -> None:
+    """E4: editors on Windows put it there; without blanks in it, the file is then one word."""
+    plain = open_file(b"le\nchat\n").tokenizer.to_json()
+    for content in (plain.encode("utf-8"), b"le\nchat\n"):
+        assert open_file(b"\xef\xbb\xbf" + content).tokenizer.to_json() == plain
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [

@@ -51,6 +51,9 @@ class Columns:
                 yield record
                 continue
             number, cells, text = record
+            if not text:
+                yield Row(number, "", "")
+                continue
             if width < 0:
                 source, target = self._places(cells)
                 width = len(cells)
@@ -58,8 +61,6 @@ class Columns:
                     continue
             if len(cells) == width:
                 yield Row(number, cells[source], cells[target])
-            elif not text:
-                yield Row(number, "", "")
             else:
                 yield Bad(number, FIELDS, text)
 

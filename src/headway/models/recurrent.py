@@ -88,8 +88,8 @@ class RecurrentTranslator(EncoderDecoder[DecoderState, DecoderState]):
             d_embedding * (2 if self.input_feeding else 1),
             width,
             settings.n_layers,
-            dropout=rate,
-            one_mask=one_mask or self.input_feeding,  # position by position it cannot but be one
+            dropout=rate,  # with input feeding one mask for all positions, whatever is set
+            one_mask=one_mask,
         )
         d_looked = d_embedding if self.over_embeddings else width
         self.score: Score | None = None

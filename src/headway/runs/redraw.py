@@ -15,7 +15,8 @@ from headway.tokens.dropout import BpeDropout
 class Redraw:
     """The pairs of an epoch: a pure function of (seed, epoch), in the rows of the plain ones.
 
-    Holds 4 bytes a word in memory. Raises UserError if a tokeniser is not byte-level BPE.
+    Holds 4 bytes a word in memory, and the ids of two epochs; while it draws a side, about eight
+    times the ids of that. Raises UserError if a tokeniser is not byte-level BPE.
     """
 
     def __init__(

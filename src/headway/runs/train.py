@@ -73,10 +73,14 @@ class _Run:
     prepared: Prepared
     trainer: Trainer
     device: torch.device
+    resumed: bool = False
 
     def finish(self) -> Translator:
         """Train to the end, then judge the best weights on the test part and write the report."""
         with self.folder.lock():
+            if self.resumed:  # not before: the log may be that of a training that is under way
+                self.folder.replace_recipe(self.recipe.to_toml())
+                _rewind_log(self.folder, self.trainer.state.step, self.recipe.train.steps)
             return self._finish()
 
     def _finish(self) -> Translator:
@@ -193,15 +197,14 @@ def _resumed(
         fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
         restore_optimizers(trainer.optimizers, trainer.model, checkpoint.optimizer())
         say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
-    folder.replace_recipe(settings.to_toml())
-    _rewind_log(folder, trainer.state.step, settings.train.steps)
-    return _Run(folder, settings, prepared, trainer, device)
+    return _Run(folder, settings, prepared, trainer, device, resumed=True)
 
 
 def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
-    """What the weights, the ids and the order of the data rest on stays as it was."""
+    """What the weights, the ids, the order of the data and the best so far rest on stays."""
     fixed = ["data", "tokenizer", "model", "seed"]
     fixed += [f"train.{name}" for name in ("batch_tokens", "optimizer", "dtype")]
+    fixed += [f"evaluate.{name}" for name in ("metric", "lines", "lowercase")]
     for key in fixed:
         look = operator.attrgetter(key)
         if look(stored) != look(wanted):

@@ -26,7 +26,7 @@ def word_list(data: bytes, where: str) -> File:
     for one with empty lines or the same word twice.
     """
     try:
-        lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
+        lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError:
         binary = b"<unk>" in data[:64]
         what = "this is a SentencePiece model" if binary else "not a tokenizer.json, and not text"

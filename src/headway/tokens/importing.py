@@ -10,6 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
+from headway.data.lines import BOM
 from headway.data.rows import expand
 from headway.tokens.foreign import word_list
 from headway.tokens.lossless import is_byte_level
@@ -49,7 +50,7 @@ def import_tokenizer(path: str | Path) -> Imported:
         raise UserError("there is no such file", where=where, todo="check the path") from None
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=where) from None
-    file = _table(data, where)
+    file = _table(data.removeprefix(BOM), where)
     notes = _made_to_fit(file)
     return Imported(_built(file, where), tuple(notes))
 
