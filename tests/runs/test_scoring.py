@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import headway
-from headway.runs.sentences import LongText
+from headway.runs.sentences import LongText, cut
 from headway.runs.translator import Translator
 
 Run = Callable[[str], Path]
@@ -57,3 +58,18 @@ def test_warnings_name_the_lines_of_the_whole(translator: Translator) -> None:
         translator.score_tokens(["un", long], ["one", "cat"], first=100)
     with pytest.warns(LongText, match="line 2049 has"):
         translator.n_best([long, "un"], 1, beam=1, first=2049)
+
+
+def test_many_long_lines_are_told_in_one_warning() -> None:
+    """A warning a line floods standard error, and Python remembers the text of each."""
+    rows = [[5] * (3 + number % 2) for number in range(60)]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = cut(rows, 3, eos=1, numbers=range(1, 61))
+        cut(rows[:4], 3, eos=1, numbers=range(1, 5))
+        cut(rows[:1], 3, eos=1, numbers=[1])
+    assert found == [[5, 5, 5 if len(row) == 3 else 1] for row in rows]
+    many, few = (str(each.message) for each in told)
+    named = ", ".join(str(number) for number in range(2, 41, 2))
+    assert many.startswith(f"lines {named}, … (30 in all) have more tokens and were cut to the 3 ")
+    assert few.startswith("lines 2, 4 have more tokens and were cut to the 3 ")

@@ -30,6 +30,9 @@ class SourceBatch:
     places: list[int]
 
 
+NAMED = 20  # long texts that a warning names
+
+
 class LongText(UserWarning):
     """A text was cut to what the model can read."""
 
@@ -39,20 +42,21 @@ def cut(
 ) -> list[list[int]]:
     """Rows of ids, each cut to `max_length` of which the last is `eos`.
 
-    A LongText warning names the number of each that was cut.
+    One LongText warning names the numbers of those that were cut, the first of them if they are
+    many: a stream may have a long line in every window.
     """
-    found = []
-    for number, row in zip(numbers, rows, strict=True):
-        if len(row) > max_length:
-            warnings.warn(
-                f"{what} {number} has {len(row)} tokens and was cut to the {max_length} that the "
-                "model can read",
-                LongText,
-                stacklevel=1,  # one place for all callers, so that Python tells it once
-            )
-            row = [*row[: max_length - 1], eos]
-        found.append(row)
-    return found
+    long = [place for place, row in enumerate(rows) if len(row) > max_length]
+    if not long:
+        return rows
+    names = [str(numbers[place]) for place in long[:NAMED]]
+    if len(long) == 1:
+        told = f"{what} {names[0]} has {len(rows[long[0]])} tokens and was cut to the {max_length}"
+    else:
+        more = f", … ({len(long):,} in all)" if len(long) > NAMED else ""
+        told = f"{what}s {', '.join(names)}{more} have more tokens and were cut to the {max_length}"
+    # one place for all callers, so that Python tells the same thing once
+    warnings.warn(f"{told} that the model can read", LongText, stacklevel=1)
+    return [[*row[: max_length - 1], eos] if len(row) > max_length else row for row in rows]
 
 
 def each_source(
