@@ -41,9 +41,9 @@ LIGHT_IMPORTS = """
 import sys
 import headway, headway.cli.main
 from headway.settings.recipe import load_recipe, shipped_recipes
-files = {"data.train.source": "a", "data.train.target": "b"}
+keys = {"pairs": ("source", "target"), "tatoeba": ("file",)}
 for name in shipped_recipes():
-    load_recipe(name, files if name == "pairs" else {})
+    load_recipe(name, {f"data.train.{key}": "a" for key in keys.get(name, ())})
 heavy = {"torch", "matplotlib", "sacrebleu", "tokenizers", "babel", "tensorboard"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or 0)
 """

@@ -11,6 +11,7 @@ import pytest
 
 import headway
 from headway.base.errors import UserError
+from headway.data.pairs import collect, open_part
 from headway.runs.prepare import Prepared, prepare
 from headway.settings.recipe import load_recipe
 
@@ -102,10 +103,38 @@ def test_a_run_on_it_trains_and_resumes(
     report = json.loads((run / "data.json").read_text(encoding="utf-8"))
     assert (report["read"], report["kept"]) == (1000, GOOD + AGAIN)
     assert {each["kind"]: each["count"] for each in report["noticed"]} == {"seen before": AGAIN}
+    assert {each["kind"]: each["count"] for each in report["dropped"]} == {
+        "a wrong number of fields": BAD,
+        "an empty side": EMPTY,
+        "too many tokens": LONG,
+    }
     headway.train(None, out=run, resume=True, train={"steps": 4})
     messy.write_bytes(messy.read_bytes().replace(b"le chat 7", b"le chat 8"))
     with pytest.raises(UserError, match="the train data are not what this run began with"):
         headway.train(None, out=run, resume=True, train={"steps": 5})
+
+
+def test_the_parts_held_out_of_it_share_what_is_counted(recipe: Recipe) -> None:
+    """Bad rows are told once; every other row is in one part."""
+    table = recipe()
+    del table["data"]["valid"]
+    settings = load_recipe(table, {"data.held_out": 0.2})
+    prepared = prepare(settings)
+    dropped, _ = counts(prepared)
+    assert dropped["a wrong number of fields"] == BAD
+    empty = dropped.get("an empty side", 0)
+    for name, held in (("valid", prepared.valid), ("test", prepared.test)):
+        stream = open_part(settings.data, name)  # type: ignore[arg-type]
+        assert stream is not None
+        assert held is not None
+        assert len(collect(stream)) == len(held) > 100
+        assert stream.reading is not None
+        assert stream.reading.read == dropped[f"held out for {name}"]
+        assert stream.reading.rows == 1000
+        empty += stream.reading.notes.count("an empty side")
+    assert empty == EMPTY
+    assert prepared.report.read == 1000
+    assert prepared.report.kept == len(prepared.train) == 1000 - sum(dropped.values())
 
 
 @pytest.mark.parametrize("joint", [True, False])

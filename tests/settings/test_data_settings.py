@@ -97,3 +97,31 @@ def test_a_missing_key_is_named(kind: type) -> None:
             without = {name: value for name, value in PARTS[kind].items() if name != key}
             with pytest.raises(UserError, match=f"the key 'train.{key}' is missing"):
                 data(without)
+
+
+@pytest.mark.parametrize("share", [0, 0.0, 0.25, 0.4999])
+def test_a_share_is_held_out(share: float) -> None:
+    table = {"source_language": "a", "target_language": "b", "train": PARTS[PairFiles]}
+    made = parse(DataSettings, table | {"held_out": share}, where="recipe")
+    assert made.held_out == share
+    assert parse(DataSettings, made.to_table(), where="recipe") == made
+
+
+@pytest.mark.parametrize(
+    ("change", "begins"),
+    [
+        ({"held_out": 0.5}, "recipe, held_out: input should be less than 0.5"),
+        ({"held_out": -0.1}, "recipe, held_out: input should be greater than or equal to 0"),
+        ({"held_out": "few"}, "recipe, held_out: input should be a valid number"),
+        (
+            {"held_out": 0.1, "valid": PARTS[PairFiles], "test": PARTS[TableFile]},
+            "recipe: held_out = 0.1 makes the parts that a recipe does not have, and this one has "
+            "both valid and test: set held_out = 0",
+        ),
+    ],
+)
+def test_what_cannot_be_held_out_is_one_message(change: dict[str, Any], begins: str) -> None:
+    table = {"source_language": "a", "target_language": "b", "train": PARTS[PairFiles]}
+    with pytest.raises(UserError) as caught:
+        parse(DataSettings, table | change, where="recipe")
+    assert str(caught.value).startswith(begins)

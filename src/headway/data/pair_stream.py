@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.base.errors import UserError
+from headway.data.held_out import HELD, HeldOut
 from headway.data.lines import ODD
 from headway.data.notes import BREAKS, DUPLICATE, MOJIBAKE, ODD_SOURCE, ODD_TARGET, Notes
 from headway.data.rows import EMPTY, Bad, Row, Source
+from headway.data.sources import PartName
 from headway.settings.data import Bad as BadRule
 
 BLOCK = 1024  # rows that are in memory at a time, as texts and as ids
@@ -71,11 +73,18 @@ class Seen:
 
 
 class Reading:
-    """One pass over the rows: what was kept, what was noticed, and the hash of both sides."""
+    """One pass over the rows: what was kept, what was noticed, and the hash of both sides.
 
-    def __init__(self, *, drop_duplicates: bool) -> None:
-        self.notes = Notes()
-        self.read = self.kept = self.bad = 0
+    `rows` counts all that the source has, `read` those of this part. Where pairs are held out, bad
+    rows, which have no source, are the training part's, and are told there.
+    """
+
+    def __init__(
+        self, *, drop_duplicates: bool, held_out: HeldOut | None = None, part: PartName = "train"
+    ) -> None:
+        self.notes, self.broken = Notes(), Notes()
+        self.rows = self.read = self.kept = self.bad = 0
+        self._held_out, self._part = held_out, part
         self.hashes = {"source": hashlib.sha256(), "target": hashlib.sha256()}
         self._drop_duplicates = drop_duplicates
         self._seen = Seen()
@@ -86,14 +95,7 @@ class Reading:
 
     def clean(self, rows: list[Row | Bad]) -> Block:
         """The pairs that can be used among some rows."""
-        self.read += len(rows)
-        pairs = []
-        for row in rows:
-            if isinstance(row, Bad):
-                self.bad += 1
-                self.notes.add(row.kind, row.number, row.text, dropped=True)
-            else:
-                pairs.append(row)
+        pairs = self._own(rows)
         if not pairs:
             return Block([], [], [])
         block = self._without_breaks(Block(*map(list, zip(*pairs, strict=True))))
@@ -104,6 +106,27 @@ class Reading:
         for side, texts in (("source", block.sources), ("target", block.targets)):
             self.hashes[side].update(_content(texts))
         return block
+
+    def _own(self, rows: list[Row | Bad]) -> list[Row]:
+        """The pairs of this part."""
+        others = self._held_out is None or self._part == "train"  # are told here, and counted
+        pairs = []
+        for row in rows:
+            if isinstance(row, Bad):
+                self.bad += 1
+                self.broken.add(row.kind, row.number, row.text, dropped=True)
+                if others:
+                    self.notes.add(row.kind, row.number, row.text, dropped=True)
+                continue
+            part = self._part if self._held_out is None else self._held_out.part(row.source)
+            if part == self._part:
+                pairs.append(row)
+            elif others:
+                text = f"{row.source} → {row.target}"
+                self.notes.add(HELD[part], row.number, text, dropped=True)
+        self.rows += len(rows)
+        self.read += len(rows) if others else len(pairs)
+        return pairs
 
     def _without_breaks(self, block: Block) -> Block:
         numbers, *sides = block
@@ -169,12 +192,15 @@ class PairStream:
     bad: BadRule = "few"
     drop_duplicates: bool = False
     key: str = "data"
+    held_out: HeldOut | None = None
+    part: PartName = "train"  # of those into which `held_out` divides the rows
     reading: Reading | None = field(default=None, init=False)
     _digest: str | None = field(default=None, init=False)
 
     def blocks(self) -> Iterator[Block]:
         """One pass over the pairs."""
-        now, before = Reading(drop_duplicates=self.drop_duplicates), self.reading
+        before = self.reading
+        now = Reading(drop_duplicates=self.drop_duplicates, held_out=self.held_out, part=self.part)
         # all sources, then all targets: this pass goes on where the one before left the sources
         both = before.hashes["source"].copy() if before else None
         rows = self.source.rows()
@@ -192,6 +218,12 @@ class PairStream:
         if both:
             self._digest = both.hexdigest()
 
+    @property
+    def origin(self) -> str:
+        """What messages call the part."""
+        held = self.held_out is not None and self.part != "train"
+        return self.source.origin + (f", {HELD[self.part]}" if held else "")
+
     def texts(self, side: Side | None = None) -> Iterator[str]:
         """One pass over the texts of a side, or of both."""
         for block in self.blocks():
@@ -208,10 +240,10 @@ class PairStream:
         return self._digest
 
     def _check(self, now: Reading, before: Reading | None) -> None:
-        if self.bad == "few" and now.bad > FEW * now.read:
+        if self.bad == "few" and now.bad > FEW * now.rows:
             raise self._too_bad(now, f"more than {FEW:.0%}")
         if not now.kept:
-            raise UserError("no pair has text on both sides", where=self.source.origin)
+            raise self._nothing(now)
         if before and any(
             before.hashes[side].digest() != now.hashes[side].digest() for side in now.hashes
         ):
@@ -221,14 +253,24 @@ class PairStream:
                 todo="start again when nothing writes to them",
             )
 
+    def _nothing(self, now: Reading) -> UserError:
+        held = self.part != "train" or any(now.notes.count(kind) for kind in HELD.values())
+        if self.held_out is None or not held:
+            return UserError("no pair has text on both sides", where=self.source.origin)
+        return UserError(
+            f"data.held_out = {self.held_out.share} leaves no pair of {now.rows:,} rows for the "
+            f"part '{self.part}'",
+            where=self.source.origin,
+            todo="give more data, another share, or files for data.valid and data.test",
+        )
+
     def _too_bad(self, now: Reading, how: str) -> UserError:
         kinds = ", ".join(
             f"{finding.count:,} with {finding.kind} ({finding.lines()})"
-            for finding in now.notes.dropped()
-            if finding.kind != EMPTY and finding.kind != DUPLICATE
+            for finding in now.broken.dropped()
         )
         return UserError(
-            f"{now.bad:,} of {now.read:,} rows cannot be used, {how}: {kinds}",
+            f"{now.bad:,} of {now.rows:,} rows cannot be used, {how}: {kinds}",
             where=self.source.origin,
             todo=f"correct them, or leave out any number of them with {self.key}.bad = 'drop'",
         )

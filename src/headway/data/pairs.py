@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headway.data.held_out import HELD, HeldOut, place_of
 from headway.data.notes import (
     BREAKS,
     DUPLICATE,
@@ -52,28 +53,48 @@ class Pairs:
 
 
 def open_part(settings: DataSettings, name: PartName) -> PairStream | None:
-    """A part of a recipe's data as a stream, of which nothing is read yet; None if it has none."""
-    source = source_of(settings, name)
+    """A part of a recipe's data as a stream, of which nothing is read yet; None if it has none.
+
+    What is held out of the training part is read as that is.
+    """
+    held_out = HeldOut.of(settings)
+    held = held_out is not None and name in held_out.parts
+    own: PartName = "train" if held else name
+    source = source_of(settings, own)
     if source is None:
         return None
-    part = getattr(settings, name)
+    part = getattr(settings, own)
     return PairStream(
         source,
         bad="few" if isinstance(part, BuiltinPairs) else part.bad,
         # what is measured on valid and test must stay what others measure
         drop_duplicates=name == "train" and settings.duplicates == "drop",
-        key=f"data.{name}",
+        key=f"data.{own}",
+        held_out=held_out if own == "train" else None,
+        part=name,
     )
 
 
 def load_part(settings: DataSettings, name: PartName) -> Pairs | None:
     """The training, validation or test part of a recipe's data; None if it has none.
 
+    What is held out of the training part comes in an order of its own: files of pairs are often
+    sorted by length, and the first of these would be the shortest.
+
     Raises UserError for files that are missing, empty, not UTF-8 or of unequal length, for columns
-    that are not there, and for too many bad rows.
+    that are not there, for too many bad rows, and if nothing is held out.
     """
     stream = open_part(settings, name)
-    return None if stream is None else collect(stream)
+    if stream is None:
+        return None
+    pairs = collect(stream)
+    return pairs if stream.held_out is None or name == "train" else _mixed(pairs)
+
+
+def _mixed(pairs: Pairs) -> Pairs:
+    order = sorted(range(len(pairs)), key=lambda row: place_of(pairs.sources[row]))
+    sources, targets = ([side[row] for row in order] for side in (pairs.sources, pairs.targets))
+    return replace(pairs, sources=sources, targets=targets)
 
 
 def read_pairs(source: str, target: str, *, lines: int | None = None) -> Pairs:
@@ -91,7 +112,7 @@ def collect(stream: PairStream) -> Pairs:
     for block in stream.blocks():
         sources += block.sources
         targets += block.targets
-    return Pairs(sources, targets, stream.source.origin, notices(stream))
+    return Pairs(sources, targets, stream.origin, notices(stream))
 
 
 def notices(stream: PairStream, *, duplicates: bool = False) -> tuple[str, ...]:
@@ -115,6 +136,8 @@ def _sentence(kind: str, finding: Finding, stream: PairStream) -> str:
     if kind == DUPLICATE:
         kept = "left out" if finding.dropped else "kept (data.duplicates = 'drop' leaves them out)"
         return f"{count} pairs that were there before {kept}"
+    if kind in HELD.values():
+        return f"{count} pairs {kind}"
     if kind in (ODD_SOURCE, ODD_TARGET):
         name = source if kind == ODD_SOURCE else target
         return f"{name}: {count} lines hold odd separators or NUL ({lines})"

@@ -140,7 +140,7 @@ class Encoding:
         assert reading is not None, "the pass has ended"
         return PreparationReport(
             part,
-            self.stream.source.origin,
+            self.stream.origin,
             reading.read,
             self.kept,
             self.limit,

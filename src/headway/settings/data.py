@@ -85,7 +85,7 @@ class TableFile(_Read):
     @classmethod
     def _is_set(cls, path: str) -> str:
         if not path:
-            raise ValueError("names no file")
+            raise ValueError("names no file; give it as --set data.train.file=FILE")
         return path
 
     @field_validator("separator")
@@ -171,7 +171,9 @@ class DataSettings(Settings):
     paths and columns of a part `{source_language}` and `{target_language}` stand for them, so that
     the two names alone turn the direction. A training pair with a side longer than `max_tokens` is
     left out and counted. `duplicates` says what becomes of a training pair that was there before,
-    both sides alike; they are counted anyway.
+    both sides alike; they are counted anyway. `held_out` is the share of the training part's
+    distinct sources that becomes valid, and the share that becomes test, if they are not there; a
+    hash of the source chooses, so that no source is in two parts.
     """
 
     source_language: str
@@ -181,6 +183,7 @@ class DataSettings(Settings):
     test: Part | None = None
     max_tokens: PositiveInt = 250
     duplicates: Literal["keep", "drop"] = "keep"
+    held_out: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
 
     @model_validator(mode="before")
     @classmethod
@@ -201,6 +204,15 @@ class DataSettings(Settings):
             else part
             for key, part in values.items()
         }
+
+    @model_validator(mode="after")
+    def _held_out_is_missing(self) -> Self:
+        if self.held_out and self.valid is not None and self.test is not None:
+            raise ValueError(
+                f"held_out = {self.held_out} makes the parts that a recipe does not have, and this "
+                "one has both valid and test: set held_out = 0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _two_languages(self) -> Self:

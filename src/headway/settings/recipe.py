@@ -43,9 +43,10 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _evaluates(self) -> Self:
-        if self.train.patience and self.data.valid is None:
+        if self.train.patience and self.data.valid is None and not self.data.held_out:
             raise ValueError(
-                "train.patience waits for a better validation score: it needs data.valid"
+                "train.patience waits for a better validation score: it needs data.valid "
+                "or data.held_out"
             )
         return self
 
