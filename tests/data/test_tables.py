@@ -179,6 +179,18 @@ def test_what_the_hub_refuses_and_what_is_not_installed(
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
     with pytest.raises(UserError, match=r"data.train.hub: cannot load the data set: Unknown split"):
         read(**part)
+
+    class Stream:
+        column_names = None
+
+        def __iter__(self) -> Any:
+            yield {"fr": "un", "en": "one"}
+            raise ConnectionError("reset by peer")
+
+    stream = SimpleNamespace(load_dataset=lambda *_, **__: Stream())
+    monkeypatch.setitem(sys.modules, "datasets", stream)
+    with pytest.raises(UserError, match=r"data.train.hub: the data set breaks off after row 1: re"):
+        read(**part, streaming=True)
     monkeypatch.setitem(sys.modules, "datasets", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     for get in (lambda: read(**part), lambda: table("x.parquet", "x")):

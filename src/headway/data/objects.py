@@ -72,8 +72,16 @@ def hub_rows(part: HubPairs, name: str, split: str, *, key: str) -> Iterator[Row
     if names:  # a stream may not know them
         for side, column in (("source", part.source), ("target", part.target)):
             _column(names, column, f"{key}.{side}")
-    for number, value in enumerate(found, start=1):
-        yield pick(number, value, part.source, part.target)
+    number = 0
+    try:
+        for number, value in enumerate(found, start=1):
+            yield pick(number, value, part.source, part.target)
+    except Exception as error:  # of the network, or of a file of the set
+        raise UserError(
+            f"the data set breaks off after row {number}: {error}",
+            where=f"{key}.hub",
+            todo="try again; without streaming it is stored first",
+        ) from error
 
 
 def _outer(column: str) -> str:
