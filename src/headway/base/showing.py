@@ -115,5 +115,5 @@ def _text(cell: object) -> str:
 def _cell(tag: str, text: str, number: bool) -> str:
     looks = f"text-align:{'right' if number else 'left'};padding:3px 12px 3px 0"
     if not number:
-        looks += ";white-space:pre-wrap"
+        looks += ";white-space:pre-wrap;max-width:34em;overflow-wrap:anywhere"
     return f'<{tag} style="{looks}">{escaped(text)}</{tag}>'
