@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headway.base.errors import UserError
+    from headway.runs.compare import compare
     from headway.runs.load import load
     from headway.runs.train import train
 
-__all__ = ["UserError", "load", "train"]
+__all__ = ["UserError", "compare", "load", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "UserError": "headway.base.errors",
+    "compare": "headway.runs.compare",
     "load": "headway.runs.load",
     "train": "headway.runs.train",
 }

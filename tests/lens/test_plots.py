@@ -129,3 +129,11 @@ def test_long_tokens_are_cut_so_that_the_picture_stays() -> None:
     svg = alignment_svg(Alignment(["x" * 5000], ["y"], [[1.0]], ""))
     assert max(map(len, texts(svg))) < 40
     assert int(re.findall(r'width="(\d+)"', svg)[0]) < 400
+
+
+def test_an_alignment_shows_itself() -> None:
+    words = ["le", "<script>alert(1)</script>"]
+    shown = Alignment(words, words, np.eye(2), "<script>")._repr_svg_()
+    assert "<script" not in shown
+    assert ElementTree.fromstring(shown).get("width")
+    assert [text for text in texts(shown) if text == "le"] == ["le", "le"]

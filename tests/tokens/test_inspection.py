@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from headway.settings.data import TokenizerSettings
-from headway.tokens.inspection import Piece, Unknown, inspect_texts, inspect_tokenizer
+from headway.tokens.inspection import Piece, Unknown, inspect_cuts, inspect_texts, inspect_tokenizer
 from headway.tokens.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from headway.tokens.training import train_tokenizer
 
@@ -84,3 +86,37 @@ def test_what_it_makes_of_a_text() -> None:
 def test_no_text_at_all() -> None:
     facts = inspect_texts(train("word", ["un"]), [])
     assert (facts.lines, facts.tokens, facts.rates()["unknown_share"]) == (0, 0, 0.0)
+
+
+def test_how_lines_are_cut() -> None:
+    word = train("word", ["un chat dort"])
+    assert inspect_cuts(word, ["un chien dort", ""]).lines == (("▁un", UNK, "▁dort"), ())
+    assert str(inspect_cuts(word, ["un chat", "dort"])) == "▁un|▁chat\n▁dort"
+    letters = inspect_cuts(train("character", ["un chat"]), ["chat"])
+    assert letters.lines == (("c", "h", "a", "t"),)
+
+
+def test_facts_show_themselves() -> None:
+    evil = "<script>alert(1)</script>"
+    tokenizer = train("bpe", [evil] * 9, 320)
+    shown = [
+        inspect_tokenizer(tokenizer)._repr_html_(),
+        inspect_texts(tokenizer, [evil])._repr_html_(),
+        inspect_texts(train("word", ["a"]), ["<b>"])._repr_html_(),
+        inspect_cuts(train("character", [evil]), [evil])._repr_html_(),
+        inspect_cuts(tokenizer, [evil])._repr_html_(),
+    ]
+    for page in shown:
+        assert not re.search(r"<(script|s|b)\b", page)
+        assert "&lt;" in page
+        ElementTree.fromstring(page)
+    assert "byte-level BPE" in shown[0]
+    assert "100.00%" in shown[2]
+
+
+def test_what_is_unknown_stands_out() -> None:
+    page = inspect_cuts(train("word", ["un chat"]), ["un chien un chat"])._repr_html_()
+    looks = [node.get("style") for node in ElementTree.fromstring(page).iter("span")]
+    assert len(looks) == 4
+    assert looks[0] == looks[2] != looks[3]  # two colours by turns
+    assert looks.count(looks[1]) == 1

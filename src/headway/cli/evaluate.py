@@ -28,9 +28,9 @@ def evaluate(
     Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
     """
     from headway.data.pairs import load_part, read_pairs
+    from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
     from headway.runs.load import load
-    from headway.runs.report_parts import range_label
 
     translator = load(run, device=device)
     pairs = read_pairs(*data) if data else load_part(translator.recipe.data, "test")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headway.base.errors import UserError
+from headway.base.showing import Table
 from headway.evaluate.surface import bleu_tokenizer, same_length, warn_if_not_text
 
 
@@ -37,6 +38,22 @@ class TranslationScores:
     def to_table(self) -> dict[str, Any]:
         """The same as plain values for JSON; a length without upper end has `high` null."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, LengthScores | TranslationScores]]
+        rows = [(range_label(part.low, part.high), part) for part in self.by_length]
+        return Table(
+            ["words", "n", "exact match, %", "chrF", "BLEU"],
+            [
+                [label, part.n, part.exact_match, part.chrf, part.bleu]
+                for label, part in (*rows, ("all", self))
+            ],
+        )._repr_html_()
+
+
+def range_label(low: int, high: int | None) -> str:
+    """A range of lengths as people write it; no `high` has no end."""
+    return f"{low}+" if high is None else f"{low}–{high}"
 
 
 def score_translations(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.base.errors import UserError
+from headway.lens.maps import map_svg
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Alignment:
         """The weights as lists, within 0..1; what is not a number counts as 0."""
         plain = self.weights.tolist() if hasattr(self.weights, "tolist") else self.weights
         return [[_within(float(weight)) for weight in row] for row in plain]
+
+    def _repr_svg_(self) -> str:
+        return map_svg(self.source, self.target, self.rows(), self.title)._repr_svg_()
 
     def word_weights(self) -> dict[int, dict[int, float]]:
         """Target word -> source word -> weight: over a source word's tokens the sum, over a

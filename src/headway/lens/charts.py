@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headway.base.showing import Svg
 from headway.lens.labels import markup, number, width
 
 # Of series 0 to 5. A page can set --s0 to --s5; without it these are legible on white and black.
@@ -43,7 +44,7 @@ class _Axis:
 
 def curves_svg(
     series: dict[str, list[tuple[float, float]]], *, x: str, y: str, log_y: bool = False
-) -> str:
+) -> Svg:
     """Named curves of (x, y) points on one pair of axes; `x` and `y` say what the axes are.
 
     Points that are not finite (or not above 0 with `log_y`) are left out; a curve without points
@@ -80,7 +81,7 @@ def curves_svg(
     return _frame(f"{y} against {x}", y, parts)
 
 
-def bars_svg(groups: Sequence[str], series: dict[str, list[float | None]], *, y: str) -> str:
+def bars_svg(groups: Sequence[str], series: dict[str, list[float | None]], *, y: str) -> Svg:
     """Percentages as bars, side by side in each group; None is a bar that is not there.
 
     `series` has one value for each of `groups`; each bar bears its value where there is room.
@@ -108,14 +109,15 @@ def bars_svg(groups: Sequence[str], series: dict[str, list[float | None]], *, y:
     return _frame(y, y, parts, height=_H - 14)  # no name under the x axis
 
 
-def _frame(title: str, y: str, parts: list[str], *, height: int = _H) -> str:
+def _frame(title: str, y: str, parts: list[str], *, height: int = _H) -> Svg:
     """The SVG around a chart, with the name of its y axis above it."""
     head = (
         f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_W} {height}" '
         f'role="img" font-size="{_SIZE}" font-family="system-ui,sans-serif">'
         f"<title>{markup(title)}</title>"
     )
-    return head + (_text(0, 12, y, "start", strong=True) if y else "") + "".join(parts) + "</svg>"
+    above = _text(0, 12, y, "start", strong=True) if y else ""
+    return Svg("".join([head, above, *parts, "</svg>"]))
 
 
 def _legend(names: list[str], shown: list[bool]) -> tuple[float, str]:

@@ -11,15 +11,16 @@ import io
 import math
 import textwrap
 import warnings
-from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.base.errors import UserError
 from headway.base.files import write_atomic
+from headway.base.showing import Svg
 from headway.lens.alignment import Alignment
-from headway.lens.charts import bars_svg, colour, curves_svg
-from headway.lens.labels import markup, number, short, visible, width
+from headway.lens.charts import bars_svg, curves_svg
+from headway.lens.labels import short, visible
+from headway.lens.maps import map_svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,49 +116,6 @@ def _families() -> list[str]:
     return ["DejaVu Sans", *(name for name in _FALLBACKS if name in installed)]
 
 
-def alignment_svg(alignment: Alignment) -> str:
-    """A small inline SVG of an alignment, for a page; it takes the page's colours.
-
-    A row a target token, a column a source token. Weights below 0.01 are left out and the others
-    rounded to it, all cells of one weight being one path: 60 by 60 tokens are about 20 kB.
-    """
-    cell, size = 18, 12
-    slant = math.radians(55)
-    source = [short(visible(token)) for token in alignment.source]
-    target = [short(visible(token)) for token in alignment.target]
-    S, T = len(source), len(target)
-    left = size * max(map(width, target), default=0.0) + 10
-    top = size * (math.sin(slant) * max(map(width, source), default=0.0) + 1)
-    overhang = [i * cell + math.cos(slant) * size * width(text) for i, text in enumerate(source)]
-    right = max(0.0, max(overhang, default=0.0) - S * cell) + cell
-    W, H = left + S * cell + right, top + T * cell + 8
-    parts = [
-        f'<svg class="alignment" xmlns="http://www.w3.org/2000/svg" width="{W:.0f}" '
-        f'height="{H:.0f}" viewBox="0 0 {W:.0f} {H:.0f}" role="img" font-size="{size}" '
-        f'font-family="system-ui,sans-serif"><title>{markup(alignment.title)}</title>',
-        f'<g transform="translate({number(left)} {number(top)})">',
-        f'<rect width="{S * cell}" height="{T * cell}" fill="currentColor" opacity=".05"/>',
-        f'<g style="fill:{colour(1)}">{_cells(alignment, cell)}</g><g fill="currentColor">',
-    ]
-    for column, text in enumerate(source):
-        place = f"translate({column * cell + cell // 2 + 3} -5) rotate(-55)"
-        parts.append(f'<text transform="{place}">{markup(text)}</text>')
-    for row, text in enumerate(target):
-        parts.append(f'<text x="-7" y="{row * cell + 13}" text-anchor="end">{markup(text)}</text>')
-    return "".join([*parts, "</g></g></svg>"])
-
-
-def _cells(alignment: Alignment, cell: int) -> str:
-    """One path for each weight in hundredths, of all the cells that have it."""
-    places: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for row, weights in enumerate(alignment.rows()):
-        for column, weight in enumerate(weights):
-            places[round(100 * weight)].append((column * cell + 1, row * cell + 1))
-    side = cell - 2
-    return "".join(
-        f'<path opacity="{percent / 100:g}" d="'
-        + "".join(f"M{x} {y}h{side}v{side}h-{side}z" for x, y in cells)
-        + '"/>'
-        for percent, cells in sorted(places.items())
-        if percent > 0
-    )
+def alignment_svg(alignment: Alignment) -> Svg:
+    """A small inline SVG of an alignment, for a page; it takes the page's colours."""
+    return map_svg(alignment.source, alignment.target, alignment.rows(), alignment.title)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headway.evaluate.translation import LengthScores, TranslationScores
+from headway.base.showing import Svg
+from headway.evaluate.translation import LengthScores, TranslationScores, range_label
 from headway.lens.alignment import Alignment
 from headway.lens.plots import alignment_svg, bars_svg, curves_svg
 
@@ -93,12 +94,7 @@ def _row(label: str, found: Sequence[LengthScores | TranslationScores | None]) -
     )
 
 
-def range_label(low: int, high: int | None) -> str:
-    """A range of lengths as people write it; no `high` has no end."""
-    return f"{low}+" if high is None else f"{low}–{high}"
-
-
-def length_chart(runs: Sequence[RunReport], rows: Sequence[Row]) -> str:
+def length_chart(runs: Sequence[RunReport], rows: Sequence[Row]) -> Svg:
     """Exact match by source length as bars; runs without scores keep their colour."""
     names = [name for name, _ in scored(runs)]
     lengths = [row for row in rows if row.label != "all"]
@@ -127,7 +123,7 @@ def finding(runs: Sequence[RunReport], rows: Sequence[Row]) -> str:
 # -- curves ---------------------------------------------------------------------------------------
 
 
-def charts(runs: Sequence[RunReport]) -> list[str]:
+def charts(runs: Sequence[RunReport]) -> list[Svg]:
     """The training curves for which there are records, as SVG, by step and by time."""
     wanted = (
         ("train", "nll", "Training NLL, nats per token"),
@@ -233,7 +229,7 @@ def _cut(text: str) -> str:
 # -- pictures and facts ---------------------------------------------------------------------------
 
 
-def pictures(runs: Sequence[RunReport]) -> tuple[list[tuple[str, str, str]], int]:
+def pictures(runs: Sequence[RunReport]) -> tuple[list[tuple[str, str, Svg]], int]:
     """(run, title, SVG) of the alignments that fit into a page, and how many did not."""
     shown, left_out, room = [], 0, MOST_ALIGNMENT_BYTES
     for run in runs:

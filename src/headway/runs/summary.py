@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.base.progress import say
 from headway.base.runtime import processor
 from headway.checkpoint.run import RunFolder
@@ -46,16 +48,23 @@ def summarise(folder: RunFolder, translator: Translator, pairs: Pairs | None, *,
 
 def run_report(folder: RunFolder, translator: Translator) -> RunReport:
     """What a report shows of a run, from its log and its model."""
+    logged = logged_report(folder)
+    return replace(
+        logged,
+        alignments=_alignments(translator, [sample["source"] for sample in logged.samples]),
+        facts=_facts(translator, logged.metrics),
+    )
+
+
+def logged_report(folder: RunFolder) -> RunReport:
+    """What the log alone says of a run."""
     records = folder.metrics.read()
     test = next((record for record in records if record["kind"] == "test"), None)
-    samples = test["samples"] if test else []
     return RunReport(
         name=folder.path.name,
         metrics=records,
         scores=_scores(test) if test else None,
-        samples=samples,
-        alignments=_alignments(translator, [sample["source"] for sample in samples]),
-        facts=_facts(translator, records),
+        samples=test["samples"] if test else [],
     )
 
 

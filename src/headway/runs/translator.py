@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from headway.base.errors import UserError
+from headway.base.showing import Table
+from headway.data.pairs import Pairs
 from headway.decode.beam import beam_search
 from headway.decode.greedy import greedy
 from headway.decode.sampling import sample
@@ -16,6 +18,7 @@ from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.lens.alignment import Alignment
 from headway.runs import alignments, scoring
+from headway.runs.evaluate import Evaluation, evaluate_pairs
 from headway.runs.sentences import LongText, Progress, SourceBatch, each_source
 from headway.runs.text_model import TextModel, refuse_one_text
 from headway.runs.translation import NOTHING, Translation, ranked, translations
@@ -40,6 +43,21 @@ class Translator(TextModel):
             f"Translator({data.source_language} → {data.target_language}, {kind}, "
             f"{self.n_parameters:,} parameters, {self.device})"
         )
+
+    def _repr_html_(self) -> str:
+        recipe, source, target = self.recipe, self.tokenizers.source, self.tokenizers.target
+        ids = f"{len(source):,}" + ("" if source is target else f" and {len(target):,}")
+        settings = recipe.model.model_dump(exclude={"kind"}, exclude_defaults=True)
+        facts = {
+            "translates": f"{recipe.data.source_language} → {recipe.data.target_language}",
+            "model": recipe.model.kind,
+            "settings": ", ".join(f"{key} {value}" for key, value in settings.items()),
+            "parameters": f"{self.n_parameters:,}",
+            "tokeniser": f"{recipe.tokenizer.kind}, {ids} ids",
+            "trained": f"{recipe.train.steps:,} steps by {recipe.train.optimizer}",
+            "device": str(self.device),
+        }
+        return Table(["Translator", ""], list(facts.items()))._repr_html_()
 
     def translate(
         self, texts: Sequence[str], *, beam: int | None = None, progress: Progress = False
@@ -122,6 +140,17 @@ class Translator(TextModel):
             return self._texts(hypotheses)
 
         return self._each(texts, draw, nothing=NOTHING, progress=progress, first=first)
+
+    def evaluate(
+        self, sources: Sequence[str], targets: Sequence[str], *, beam: int | None = None
+    ) -> Evaluation:
+        """Translate the sources and score that against the targets, also by length.
+
+        `beam` as in `translate`. Raises UserError if the lists do not go together.
+        """
+        refuse_one_text(sources)
+        pairs = Pairs(list(sources), list(targets), "given")
+        return evaluate_pairs(self, pairs, beam=beam)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
         """The log-probability, in nats, of each target given its source, end symbol included.

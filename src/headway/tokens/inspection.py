@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headway.base.showing import Table, escaped
 from headway.tokens.lossless import is_byte_level
 from headway.tokens.specials import File, find_specials
 from headway.tokens.tokenizer import Tokenizer
@@ -52,6 +53,15 @@ class TokenizerFacts:
         """As JSON can hold it."""
         return asdict(self) | {"lossless": not self.losses}
 
+    def _repr_html_(self) -> str:
+        facts = {
+            "ids": f"{self.size:,}",
+            "lossless": f"no: {'; '.join(self.losses)}" if self.losses else "yes",
+            "special tokens": ", ".join(f"{token} {id}" for token, id in self.specials.items()),
+            "longest tokens": "  ".join(each.piece for each in self.longest),
+        }
+        return Table([self.kind, ""], list(facts.items()))._repr_html_()
+
 
 @dataclass(frozen=True)
 class TextFacts:
@@ -85,6 +95,46 @@ class TextFacts:
         """As JSON can hold it, with the rates."""
         return asdict(self) | self.rates()
 
+    def _repr_html_(self) -> str:
+        rates = self.rates()
+        facts = {
+            "tokens": f"{self.tokens:,} in {self.lines:,} lines",
+            "tokens a word": f"{rates['tokens_per_word']:.2f}",
+            "characters a token": f"{rates['characters_per_token']:.2f}",
+            "unknown tokens": f"{rates['unknown_share']:.2%}",
+            "unknown": ", ".join(f"{each.text} ({each.count:,})" for each in self.most_unknown),
+            "most used": "  ".join(f"{each.piece} ({each.count:,})" for each in self.most_used),
+            "never used": f"{len(self.never_used):,} ids",
+        }
+        return Table(["text", ""], list(facts.items()))._repr_html_()
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Lines in pieces, without the end symbol; `unknown` is the piece that stands for what is not
+    known.
+    """
+
+    lines: tuple[tuple[str, ...], ...]
+    unknown: str
+
+    def __str__(self) -> str:
+        return "\n".join("|".join(line) for line in self.lines)
+
+    def _repr_html_(self) -> str:
+        lines = "".join(
+            f"<div>{''.join(self._piece(*each) for each in enumerate(line))}</div>"
+            for line in self.lines
+        )
+        return f'<div style="font-family:monospace;line-height:1.9">{lines}</div>'
+
+    def _piece(self, place: int, piece: str) -> str:
+        back = "#e0484866" if piece == self.unknown else ("#2f78c433", "#b06a0033")[place % 2]
+        return (
+            f'<span style="background:{back};padding:2px 1px;white-space:pre">{escaped(piece)}'
+            "</span>"
+        )
+
 
 def inspect_tokenizer(tokenizer: Tokenizer) -> TokenizerFacts:
     """Kind, size, losses, special tokens and the longest tokens of a tokeniser."""
@@ -101,6 +151,12 @@ def inspect_tokenizer(tokenizer: Tokenizer) -> TokenizerFacts:
         specials=specials,
         longest=tuple(Piece(id, piece) for id, piece in longest),
     )
+
+
+def inspect_cuts(tokenizer: Tokenizer, lines: Sequence[str]) -> Cuts:
+    """How `tokenizer` cuts each of `lines`."""
+    cut = (tokenizer.pieces(ids) for ids, _ in tokenizer.cut(lines))
+    return Cuts(tuple(map(tuple, cut)), tokenizer.pieces([tokenizer.unk])[0])
 
 
 def inspect_texts(tokenizer: Tokenizer, lines: Iterable[str]) -> TextFacts:
