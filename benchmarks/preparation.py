@@ -41,6 +41,7 @@ def write_table(path: Path, rows: int) -> dict[str, int]:
     random = np.random.Generator(np.random.PCG64(1))
     source, target = words(random), words(random)
     counts = {"rows": rows, "bad": 0, "long": 0}
+    first_ranks, other_ranks = (np.zeros((2, WORDS), bool) for _ in range(2))
     earlier = ""
     with open(path, "wb") as file:
         file.write("\ufeffid\tfr\ten\r\n".encode())
@@ -60,12 +61,26 @@ def write_table(path: Path, rows: int) -> dict[str, int]:
                     if draw >= 1000 - LONG:
                         counts["long"] += 1
                     times = LIMIT // n + 1 if draw >= 1000 - LONG else 1
+                    for side, place in enumerate((0, 26)):
+                        first_ranks[side, ranks[row, place]] = True
+                        other_ranks[side, ranks[row, place + (times == 1) : place + n]] = True
                     ours = " ".join([source[i] for i in ranks[row, :n]] * times)
                     theirs = " ".join([target[i] for i in ranks[row, 26 : 26 + n]] * times)
                     line = f"{first + row}\t{ours}\t{theirs}"
                     earlier = line if times == 1 else earlier
                 lines.append(line + "\r\n")
             file.write("".join(lines).encode())
+    # as BPE counts them: with the space before them, or without one at the start of a text
+    counts["words"] = sum(
+        len(
+            {
+                made[rank]
+                for made, used in zip((source, target), ranks, strict=True)
+                for rank in np.flatnonzero(used)
+            }
+        )
+        for ranks in (first_ranks, other_ranks)
+    )
     return counts
 
 

@@ -57,6 +57,17 @@ def keep_pages() -> bool:
     return bool(kept and set_option(_M_TRIM_THRESHOLD, _LARGEST))
 
 
+def return_pages() -> bool:
+    """Give memory that was freed back to the system, where glibc had kept it for itself.
+
+    True if there was some; nothing is done elsewhere.
+    """
+    try:
+        return bool(ctypes.CDLL("libc.so.6").malloc_trim(0))
+    except (OSError, AttributeError):
+        return False
+
+
 def environment() -> dict[str, Any]:
     """Versions, machine and git revision, for `environment.json`."""
     import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.base.errors import UserError
+from headway.base.runtime import return_pages
 from headway.batches.pairs import EncodedPairs
 from headway.data.notes import LONG, RATIO
 from headway.data.pairs import Pairs, load_part, notices, open_part
@@ -42,6 +43,7 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     assert stream is not None, "the settings require a training part"
     valid, test = load_part(recipe.data, "valid"), load_part(recipe.data, "test")
     made = tokenizers or Tokenizers.train(recipe.tokenizer, stream)
+    return_pages()  # learning takes over 1 kB for each distinct word, most of it freed by now
     encoding = Encoding(stream, made, limit=longest(recipe), write=True)
     _refuse_few(recipe, encoding)
     assert encoding.pairs is not None, "it was written"
