@@ -4,7 +4,7 @@
 
     headway.train("cldr/transformer", out="runs/fr-en")
     translator = headway.load("runs/fr-en")
-    translator.translate(["le 3 mars 2021"], beam=4)
+    translator.translate(["3 mars 2021"], beam=4)
 
 Names are looked up when they are first used, so that `import headway` stays quick.
 """

@@ -91,6 +91,9 @@ def test_bad_files(
     [
         ("train.step=5", "recipe.toml: unknown key 'train.step'; did you mean 'steps'?"),
         ("trian.steps=5", "recipe.toml: unknown key 'trian'; did you mean 'train'?"),
+        ("optimizer=adam", "unknown key 'optimizer'; did you mean 'train.optimizer'?"),
+        ("tokenizer.beam=3", "unknown key 'tokenizer.beam'; did you mean 'evaluate.beam'?"),
+        ("model.lowercase=true", "unknown key 'model.lowercase'; known here: "),  # two have it
         ("train.steps=many", "train.steps: input should be a valid integer, not 'many'"),
         ("train.steps=2.5", "train.steps: input should be a valid integer"),
         ("train.steps=-1", "train.steps: input should be greater than 0, not -1"),
@@ -137,6 +140,24 @@ def test_bad_recipes(
     monkeypatch.chdir(tmp_path)
     assert what in cli("train", name).error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_or_a_run_in_place_of_a_recipe(
+    recipe: Path, trained: Run, cli: Cli, tmp_path: Path
+) -> None:
+    name = str(recipe).removesuffix(".toml")
+    assert f"unknown recipe '{name}'; did you mean '{recipe}'?" in cli("train", name).error
+    run = trained("plain")
+    assert f"unknown recipe '{run}'; did you mean '{run}/recipe.toml'?" in cli("train", run).error
+    said = cli("train", "--resume", run)
+    assert f"name it with --out: headway train --resume --out {run}" in said.error
+
+
+def test_a_folder_of_runs(trained: Run, cli: Cli, tmp_path: Path) -> None:
+    for name in ("two", "one"):
+        shutil.copytree(trained("plain"), tmp_path / name)
+    said = cli("info", tmp_path)
+    assert f"{tmp_path}: not a run: there is no config.json; runs in it: one, two" in said.error
 
 
 def test_broken_toml_is_told_with_its_line(recipe: Path, cli: Cli, tmp_path: Path) -> None:
@@ -216,6 +237,7 @@ def test_no_test_part(toy_recipe: Callable[..., dict[str, Any]], cli: Cli, tmp_p
     recipe = toy_recipe("plain", steps=1)
     del recipe["data"]["test"], recipe["data"]["valid"]
     headway.train(recipe, out=tmp_path / "run")
+    assert b"best weights   those at the end: there is no" in cli("info", tmp_path / "run").out
     said = cli("evaluate", tmp_path / "run")
     assert "the recipe has no test part; name two files with --data" in said.error
 

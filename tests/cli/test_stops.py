@@ -18,6 +18,7 @@ import pytest
 import headway
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import newest_checkpoint
+from headway.runs.info import describe
 from headway.settings.recipe import load_recipe
 
 COMMAND = Path(sys.executable).with_name("headway")
@@ -143,9 +144,11 @@ def test_a_signal_saves_and_leaves(
     assert out == ""
     assert "Traceback" not in err
     (step,) = map(int, re.findall(rf"stopped and saved after step (\d+) of {STEPS}$", err, re.M))
+    assert err.endswith(f"\ngo on with: headway train --resume --out {run}\n")
     found, _ = newest_checkpoint(run / "checkpoints")
     assert found is not None
     assert found.step == step < STEPS
+    assert describe(run)["trained"].startswith(f"{step} of {STEPS} steps")
     headway.train(None, out=run, resume=True)
     assert changed(outcome(run), unbroken) == []
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ def test_info_describes_a_run(trained: Run, cli: Cli) -> None:
     assert "languages      fr → en" in lines
     assert "trained        150 of 150 steps in float32" in lines
     assert any(line.startswith("test           bleu ") for line in lines)
+    assert any(line.startswith("model          recurrent: ") for line in lines)
+    assert any(re.fullmatch(r"best weights   of step \d+", line) for line in lines)
     assert said.err == ""
 
 

@@ -167,6 +167,14 @@ def test_what_was_cut_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_what_the_tokeniser_does_not_know_is_told(trained: Run, cli: Cli) -> None:
+    said = cli("translate", trained("plain"), stdin=b"\nun zebre\nle chat noir\nun zebre\n")
+    assert said.err == (
+        "notice: unknown to the tokeniser: 4 of 7 tokens, such as 'zebre', 'le', 'noir' "
+        "(lines 2, 3, 4)\n"
+    )
+
+
 def test_a_loop_is_told_with_its_line(
     trained: Run, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

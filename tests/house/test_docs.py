@@ -24,7 +24,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})\s*(?P<kind>[^\s`]*)(?P<rest>.*)$")
 TITLE = re.compile(r'title="([\w.-]+)"')
 READ_ONLY = {"text", "toml", "json", "html", "yaml", "mermaid", "diff", "makefile"}
-SECONDS_A_PAGE = 120
+SECONDS_A_PAGE = 240
 
 
 def blocks(page: str) -> Iterator[tuple[str, str, list[str]]]:

@@ -55,6 +55,10 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_the_package_runs_as_the_command() -> None:
+    assert python("-m", "headway", "--version").stdout.startswith("headway ")
+
+
 def test_help_takes_under_half_a_second() -> None:
     fastest = float("inf")
     for _ in range(6):  # best of three; three more where other work disturbs the clock

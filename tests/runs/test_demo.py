@@ -56,6 +56,17 @@ def test_the_demo_compares_three_models(cli: Callable[..., Any], tmp_path: Path)
     assert len(headway.load(out / "transformer").attention("3 mars 2021").source) > 1
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_the_demo_says_how_the_shell_finds_headway(
+    found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "headway").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path) if found else "")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / ".venv"))
+    monkeypatch.chdir(tmp_path)
+    assert demo.way() == ("" if found else "  source .venv/bin/activate\n")
+
+
 @pytest.mark.usefixtures("quick")
 def test_a_demo_replaces_an_earlier_one(
     cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -145,7 +145,9 @@ class RunFolder:
         if not self.path.is_dir():
             raise UserError("there is no such folder", where=str(self.path))
         if not (self.path / name).is_file():
-            raise UserError(f"not a run: there is no {name}", where=str(self.path), todo=_NOT_A_RUN)
+            inside = sorted(at.parent.name for at in self.path.glob(f"*/{CONFIG}"))
+            todo = f"runs in it: {', '.join(inside)}" if inside else _NOT_A_RUN
+            raise UserError(f"not a run: there is no {name}", where=str(self.path), todo=todo)
         return self.path / name
 
     @contextlib.contextmanager

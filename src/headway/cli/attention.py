@@ -24,7 +24,7 @@ def attention(
 ) -> None:
     """Draw where each target token looks in the source.
 
-    Example: headway attention runs/fr-en --source "le 3 mars 2021" --out attention.png
+    Example: headway attention runs/fr-en --source "3 mars 2021" --out attention.png
     """
     from headway.lens.plots import draw_alignment
     from headway.runs.load import load

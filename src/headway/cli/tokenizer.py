@@ -61,8 +61,12 @@ def train(
     min_count: Annotated[
         int, typer.Option(help="Rarer characters or words are unknown, rarer pairs not merged.")
     ] = 1,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Accents stay.")] = False,
-    strip_accents: Annotated[bool, typer.Option("--strip-accents", help="Case stays.")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Make all small letters; accents stay.")
+    ] = False,
+    strip_accents: Annotated[
+        bool, typer.Option("--strip-accents", help="Take accents off; case stays.")
+    ] = False,
 ) -> None:
     """Learn a tokeniser from the lines of text files.
 

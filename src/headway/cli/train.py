@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headway.base.errors import Interrupted, UserError
 from headway.cli.options import Device
 
 
@@ -17,7 +18,11 @@ def train(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be given again."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the recipe, such as train.steps=500; may be given again.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's folder; runs/RECIPE if not set.")
@@ -34,11 +39,18 @@ def train(
     from headway.settings.recipe import load_recipe, parse_overrides
 
     overrides = parse_overrides(settings or [])
+    if resume and recipe is not None and out is None and Path(recipe).is_dir():
+        todo = f"name it with --out: headway train --resume --out {recipe}"
+        raise UserError("a folder, where a recipe is named", where=recipe, todo=todo)
     if recipe is not None and not resume:
         load_recipe(recipe, overrides)  # mistakes are told before torch is loaded
     from headway.runs.train import run_place, run_recipe
 
-    translator = run_recipe(recipe, overrides, out=out, resume=resume, device=device)
+    try:
+        translator = run_recipe(recipe, overrides, out=out, resume=resume, device=device)
+    except Interrupted as stopped:
+        again = f"headway train --resume --out {run_place(recipe, out)}"
+        raise Interrupted(stopped.signal, f"{stopped}\ngo on with: {again}") from None
     folder = run_place(recipe, out)
     print(f"{translator!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headway.base.errors import UserError
+from headway.base.progress import say
 from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Beam, Device, Run
-from headway.cli.volume import WINDOW, Pace, Stops, Unfinished
+from headway.cli.volume import WINDOW, Pace, Stops, Unfinished, Unknown
 from headway.data.stream import line_windows, lines_ahead
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def translate(
     Line i of the output belongs to line i of the input; an empty line stays empty. Lines are
     answered as they come: one by one where somebody types, in blocks where there are many.
 
-    Example: headway translate runs/fr-en --beam 4 < in.fr > out.en
+    Examples: headway translate runs/fr-en --beam 4 < in.fr > out.en
+
+    echo "3 mars 2021" | headway translate runs/fr-en
     """
     if temperature is not None and (nbest is not None or beam is not None):
         raise UserError("--temperature draws at random: it goes without --beam and --nbest")
@@ -73,8 +76,10 @@ def translate(
 
 def _answer(translator: Translator, decode: Decode, attention: Path | None, *, rows: bool) -> None:
     """Read, translate and write; `rows`: with what is known of each translation."""
-    unfinished = Unfinished()
+    unfinished, unknown = Unfinished(), Unknown()
     stdin = cast(BufferedReader, sys.stdin.buffer)
+    if sys.stdin.isatty():
+        say("type a sentence a line; Ctrl-D ends")
     with (
         open_links(translator, attention) as links,
         Pace("translating", lambda: lines_ahead(stdin)) as pace,
@@ -86,6 +91,8 @@ def _answer(translator: Translator, decode: Decode, attention: Path | None, *, r
             for number, found in enumerate(decode(lines, first, pace.tell), first):
                 unfinished.note(number, found[0].stop)
                 made += [(number, _LINE_ENDS.sub(" ", each.text), each) for each in found]
+            for number, row in enumerate(translator.tokenizers.source.cut(lines), first):
+                unknown.note(number, *row)
             looks = links.lines([(n, lines[n - first], text) for n, text, _ in made])
             with stops.writing(len(lines)):
                 for number, text, each in made:
@@ -93,6 +100,7 @@ def _answer(translator: Translator, decode: Decode, attention: Path | None, *, r
                 sys.stdout.buffer.flush()
                 links.file.write(looks)
             pace.tell(sum(not line.strip() for line in lines))
+    unknown.say()
     unfinished.say()
 
 

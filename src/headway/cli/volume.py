@@ -141,6 +141,37 @@ def open_lines(path: Path | None) -> Iterator[LineFile]:
         yield LineFile(path, file)
 
 
+class Unknown:
+    """What the tokeniser did not know: counted, and told at the end.
+
+    A model answers to it all the same, which looks as if it had been read.
+    """
+
+    def __init__(self) -> None:
+        self._such: list[str] = []
+        self._lines: list[int] = []
+        self._n = self._tokens = 0
+
+    def note(self, number: int, ids: Sequence[int], unknown: Sequence[str]) -> None:
+        """The ids of a line, and what the unknown ones among them were in it."""
+        self._tokens += len(ids)
+        self._n += len(unknown)
+        if unknown and len(self._lines) <= _NAMED:
+            self._lines.append(number)
+            self._such += [text for text in dict.fromkeys(unknown) if text not in self._such]
+
+    def say(self) -> None:
+        """A message on standard error, if there was any."""
+        if self._n:
+            such = ", ".join(f"'{text}'" for text in self._such[:_NAMED])
+            lines = ", ".join(map(str, self._lines[:_NAMED]))
+            more = ", …" if len(self._lines) > _NAMED else ""
+            say(
+                f"notice: unknown to the tokeniser: {self._n:,} of {self._tokens:,} tokens, such "
+                f"as {such} (lines {lines}{more})"
+            )
+
+
 class Unfinished:
     """Translations that were cut at the limit of their length: counted, and told at the end."""
 

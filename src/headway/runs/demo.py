@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ SHORT: dict[str, Any] = {
     **{f"data.{part}.lines": lines for part, lines in _PARTS.items()},
     **{f"data.{part}.kinds": ["date", "span", "spelled", "country"] for part in _PARTS},
     **{f"data.{part}.max_words": 24 for part in _PARTS},
+    "tokenizer.size": 1077,  # what these kinds give: no warning greets a newcomer
     "train.batch_tokens": 1024,
     "train.learning_rate": 7e-3,
     "train.warmup": 100,
@@ -69,7 +72,7 @@ def run_demo(out: Path, *, device: str = "auto") -> dict[str, Any]:
     Console().print(scores_table(reports))
     _show(reports)
     say(
-        f"\n{seconds:.0f} s. Open {page} for curves, samples and alignments. Next:\n"
+        f"\n{seconds:.0f} s. Open {page} for curves, samples and alignments. Next:\n{way()}"
         f'  headway attention {out}/transformer --source "3 mars 2021" --out attention.png\n'
         "  headway train cldr/transformer            the full recipe: every kind, up to 60 words\n"
         "  headway train pairs --set data.train.source=FILE --set data.train.target=FILE"
@@ -105,6 +108,15 @@ def _show(reports: list[RunReport]) -> None:
         say(f"\n{'source':14} {sample['source']}\n{'reference':14} {sample['reference']}")
         for report in reports:
             say(f"{report.name:14} {report.samples[index]['translation']}")
+
+
+def way() -> str:
+    """What the shell must be told to find `headway`, if it does not."""
+    if shutil.which("headway") is not None:
+        return ""
+    place, here = Path(sys.prefix), Path.cwd()
+    place = place.relative_to(here) if place.is_relative_to(here) else place
+    return f"  source {place}/bin/activate\n"
 
 
 def _table(report: RunReport) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway.checkpoint.run import RECIPE, RunFolder
-from headway.checkpoint.steps import newest_checkpoint
+from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.settings.recipe import load_recipe
 
 
@@ -20,6 +20,8 @@ def describe(path: Path) -> dict[str, str]:
     checkpoint, broken = newest_checkpoint(folder.checkpoints)
     last = {record["kind"]: record for record in records}
     step = last["train"]["step"] if "train" in last else 0
+    if checkpoint is not None:  # a stop saves between two log lines
+        step = checkpoint.step
     facts = {
         "recipe": recipe.description,
         "languages": f"{recipe.data.source_language} → {recipe.data.target_language}",
@@ -31,7 +33,7 @@ def describe(path: Path) -> dict[str, str]:
         facts["parameters"] = f"{config['parameters']:,}"
     if checkpoint is not None:
         facts["checkpoint"] = str(checkpoint.path)
-        facts["best weights"] = f"of step {checkpoint.state()['best_step']:,}"
+        facts["best weights"] = _best(checkpoint, chosen=recipe.data.valid is not None)
     if broken:
         facts["broken"] = "; ".join(broken)
     for kind in ("valid", "test"):
@@ -44,6 +46,14 @@ def describe(path: Path) -> dict[str, str]:
     return facts
 
 
+def _best(checkpoint: Checkpoint, *, chosen: bool) -> str:
+    if not chosen:
+        return "those at the end: there is no validation part to choose by"
+    state = checkpoint.state()
+    return "none yet" if state["best"] is None else f"of step {state['best_step']:,}"
+
+
 def _model(config: dict[str, dict[str, object]]) -> str:
-    model = config["model"]
-    return ", ".join(f"{key} {value}" for key, value in model.items() if value is not None)
+    settings = {key: value for key, value in config["model"].items() if value is not None}
+    kind = settings.pop("kind", "")
+    return f"{kind}: {', '.join(f'{key} {value}' for key, value in settings.items())}"

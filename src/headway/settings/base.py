@@ -41,7 +41,7 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> UserEr
     key = ".".join(known)
     at = f"{where}, {key}" if key else where
     if first["type"] == "extra_forbidden":
-        near = nearest(known[-1], choices)
+        near = _elsewhere(kind, key) or nearest(known[-1], choices)
         meant = f"did you mean '{near}'? " if near else ""
         return UserError(
             f"unknown key '{key}'", where=where, todo=f"{meant}known here: {', '.join(choices)}"
@@ -64,6 +64,19 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> UserEr
     message = first["msg"][:1].lower() + first["msg"][1:]
     what = message if isinstance(given, dict | list) else f"{message}, not {given!r}"
     return UserError(what, where=at)
+
+
+def _elsewhere(kind: type[BaseModel], key: str) -> str | None:
+    """The one key of the same name in another table of a recipe, as `table.name`."""
+    name = key.rpartition(".")[2]
+    found = {
+        f"{table}.{name}"
+        for table, field in kind.model_fields.items()
+        for _, settings in _members(field.annotation)
+        if name in settings.model_fields
+    }
+    found.discard(key)  # another kind of model has it
+    return found.pop() if len(found) == 1 else None
 
 
 def _follow(kind: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[str], list[str]]:

@@ -122,6 +122,10 @@ def _read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
     name = str(recipe)
     path = Path(recipe)
     if path.suffix != ".toml":
+        meant = [f"{name}.toml", f"{name}/recipe.toml"]  # the suffix forgotten, or a run named
+        files = [each for each in meant if Path(each).is_file()]
+        if files and name not in (shipped := shipped_recipes()):
+            raise unknown("recipe", name, [*shipped, *files])
         return f"recipe {name}", tomllib.loads(load_recipe_text(name))
     try:
         return name, tomllib.loads(path.read_bytes().decode("utf-8-sig"))
