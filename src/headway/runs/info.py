@@ -33,7 +33,9 @@ def describe(path: Path) -> dict[str, str]:
         facts["parameters"] = f"{config['parameters']:,}"
     if checkpoint is not None:
         facts["checkpoint"] = str(checkpoint.path)
-        facts["best weights"] = _best(checkpoint, chosen=recipe.data.valid is not None)
+        facts["best weights"] = _best(
+            checkpoint, chosen=recipe.data.valid is not None or recipe.data.held_out > 0
+        )
     if broken:
         facts["broken"] = "; ".join(broken)
     for kind in ("valid", "test"):
