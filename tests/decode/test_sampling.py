@@ -9,6 +9,7 @@ from torch import Tensor
 from headway.base.errors import UserError
 from headway.decode.greedy import greedy
 from headway.decode.sampling import largest, pick, sample, with_temperature, with_top_p
+from headway.decode.steps import NEVER
 
 BOS, EOS = 0, 1
 PROBS = torch.tensor([[0.15, 0.5, 0.05, 0.3]])
@@ -95,6 +96,12 @@ def test_pick_never_takes_the_impossible_where_the_running_sum_wobbles(monkeypat
     monkeypatch.setattr(Tensor, "cumsum", lambda probs, dim: wobbling.expand_as(probs))
     logits = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().expand(3, 5)
     assert pick(logits, torch.tensor([0.0, 0.5, 1 - 2**-24])).tolist() == [1, 3, 3]
+
+
+def test_pick_takes_what_is_not_a_number():
+    """Not token 0, which is banned: the row would end as if nothing were wrong."""
+    logits = torch.tensor([[NEVER, torch.nan, torch.nan], [0.0, 1.0, 2.0]])
+    assert pick(logits, torch.tensor([0.5, 0.99])).tolist() == [1, 2]
 
 
 def test_tokens_come_as_often_as_they_are_likely(toy):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -29,6 +30,30 @@ class Interrupted(Exception):
     def __init__(self, signal: int, message: str) -> None:
         self.signal = signal
         super().__init__(message)
+
+
+def is_broken(text: str) -> bool:
+    """Whether a text has halves of surrogate pairs, as a name that is not UTF-8 comes to us."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+_NO_MEMORY = re.compile(r"can't allocate memory|size calculation overflowed|out of memory", re.I)
+_ASKED = re.compile(r"allocate ([\d.]+ ?\w+)")
+
+
+def no_memory(error: Exception) -> UserError | None:
+    """The message for an error that says that memory ran out, None for any other.
+
+    torch has no class for it on the CPU, only words.
+    """
+    text = str(error)
+    if not (isinstance(error, MemoryError) or _NO_MEMORY.search(text)):
+        return None
+    asked = _ASKED.search(text)
+    return UserError(
+        "there is not enough memory" + (f" for {asked[1]} more" if asked else ""),
+        todo="make the model, the batches (batch_tokens) or the beam smaller",
+    )
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:

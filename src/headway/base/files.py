@@ -28,6 +28,7 @@ _REFUSED = {
     errno.EISDIR,
     errno.EEXIST,
     errno.ENAMETOOLONG,
+    errno.ELOOP,
     errno.EINVAL,
     errno.EBUSY,
     errno.EIO,
@@ -61,7 +62,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     The file is written under its own name in a folder beside, because some writers leave files of
     their own when they are killed. Raises UserError where the disk is full or the place refuses.
     """
-    target = path.resolve()  # a link stays a link
+    target = Path(os.path.realpath(path))  # a link stays a link; `resolve` breaks at a loop
     beside = _beside(target, "part")
     with explain_os_errors(path):
         _remove(beside)

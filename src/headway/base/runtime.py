@@ -90,7 +90,8 @@ def environment() -> dict[str, Any]:
             torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())
         ],
         "git": _git_revision(),
-        "command": sys.argv,
+        # names of files need not be UTF-8, but this record is
+        "command": [word.encode("utf-8", "backslashreplace").decode() for word in sys.argv],
     }
 
 

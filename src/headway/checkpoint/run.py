@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from headway.base.errors import UserError, unknown
+from headway.base.errors import UserError, is_broken, unknown
 from headway.base.files import (
     Records,
     atomic_file,
@@ -94,6 +94,15 @@ class RunFolder:
         environment: dict[str, Any] = read_json(self._file(ENVIRONMENT))
         return environment
 
+    def data_hashes(self) -> dict[str, str]:
+        """Part -> SHA-256 of the data that the run began with."""
+        environment = self.environment()
+        hashes = environment.get("data") if isinstance(environment, dict) else None
+        if not isinstance(hashes, dict):
+            where, todo = str(self.path / ENVIRONMENT), "put the original file back"
+            raise UserError("there are no hashes of data in it", where=where, todo=todo)
+        return hashes
+
     def has_weights(self) -> bool:
         """Whether an evaluation has chosen weights yet."""
         return (self.path / WEIGHTS).exists()
@@ -170,8 +179,16 @@ class RunFolder:
         finally:
             os.close(handle)
 
+    def refuse_busy(self) -> None:
+        """Raise UserError if another process is training here, and its files may change."""
+        with self.lock():
+            pass
+
     def refuse_occupied(self) -> None:
         """Raise UserError unless a run can begin here: the folder is absent or empty."""
+        if is_broken(str(self.path)):
+            what = "the name is not valid Unicode, and the report could not tell it"
+            raise UserError(what, where=ascii(str(self.path)), todo=_ELSEWHERE)
         if self.path.exists() and not self.path.is_dir():
             raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
         if (self.path / RECIPE).exists() and not (self.path / CONFIG).exists():

@@ -57,8 +57,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             tied = json.loads((file.metadata() or {}).get(_TIED, "{}"))
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors | {alias: tensors[name] for alias, name in tied.items()}
-    except FileNotFoundError:
-        raise UserError("there is no such file", where=str(path)) from None
+    except FileNotFoundError:  # safetensors says so whatever the system refuses
+        what = "cannot be read" if path.exists() else "there is no such file"
+        raise UserError(what, where=str(path)) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise UserError(f"no weights to read: {error}", where=str(path), todo=todo) from error
     except (ValueError, KeyError, AttributeError) as error:

@@ -12,7 +12,7 @@ from typing import TextIO
 import typer
 
 from headway import __version__
-from headway.base.errors import Interrupted, UserError
+from headway.base.errors import Interrupted, UserError, no_memory
 from headway.base.files import NO_ROOM
 from headway.cli import (
     attention,
@@ -76,6 +76,7 @@ def main() -> None:
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
     warnings.showwarning = _show_warning
     threading.excepthook = _show_thread_error
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # an arrow must not end it on a Latin-1 terminal
             stream.reconfigure(errors="backslashreplace")
@@ -92,6 +93,12 @@ def main() -> None:
     except Interrupted as stopped:
         print(str(stopped), file=sys.stderr)
         sys.exit(128 + stopped.signal)
+    except (MemoryError, RuntimeError) as error:
+        told = None if debug else no_memory(error)
+        if told is None:
+            raise
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
     except BrokenPipeError:
         _forget_output()  # whoever read it has left
         sys.exit(1)
@@ -104,6 +111,16 @@ def main() -> None:
         where, what = error.filename or "standard output", NO_ROOM.get(error.errno or 0)
         print(f"error: {where}: {what or error.strerror}", file=sys.stderr)
         sys.exit(2)
+
+
+def _open_closed_streams() -> None:
+    """Give a process that was started without standard streams (cron, <&-) empty ones.
+
+    They take the numbers 0 to 2, so that no file of ours gets one and is written into.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _forget_output() -> None:

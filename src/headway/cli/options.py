@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.base.files import to_json, write_atomic
+from headway.settings.training import WIDEST
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)
@@ -16,7 +17,11 @@ Run = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Beam = Annotated[
     int | None,
-    typer.Option(min=1, help="Hypotheses kept side by side; 1 is greedy. The recipe's if not set."),
+    typer.Option(
+        min=1,
+        max=WIDEST,
+        help="Hypotheses kept side by side; 1 is greedy. The recipe's if not set.",
+    ),
 ]
 JsonFile = Annotated[
     Path | None,

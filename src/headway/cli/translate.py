@@ -17,6 +17,7 @@ from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Beam, Device, Run
 from headway.cli.volume import WINDOW, Pace, Stops, Unfinished, Unknown
 from headway.data.stream import line_windows, lines_ahead
+from headway.settings.training import WIDEST
 
 if TYPE_CHECKING:
     from headway.runs.translation import Translation
@@ -33,6 +34,7 @@ def translate(
         int | None,
         typer.Option(
             min=1,
+            max=WIDEST,
             help="Print that many a line, best first, between tabs: number of the line, score "
             "(log-probability after the length penalty), log-probability in nats, why it stopped "
             "(end; limit: cut; loop: cut while it repeated itself), text.",

@@ -137,8 +137,11 @@ def open_lines(path: Path | None) -> Iterator[LineFile]:
     with explain_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8", newline="\n")
-    with file:
+    try:
         yield LineFile(path, file)
+    finally:
+        with explain_os_errors(path):  # closing writes what a full disk has refused before
+            file.close()
 
 
 class Unknown:

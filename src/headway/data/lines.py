@@ -37,6 +37,7 @@ def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str
             for number, raw in enumerate(file, start=1):
                 line = raw.removeprefix(BOM) if number == 1 else raw
                 if not line:  # the mark was all there was
+                    number = 0
                     break
                 line = line.removesuffix(b"\n").removesuffix(b"\r")
                 try:
@@ -50,7 +51,12 @@ def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot be read: {error}", where=str(path)) from None
     if not number:
-        raise UserError("the file is empty", where=str(path), todo="give a file with text")
+        todo = "give a file with text"
+        if not path.is_file():
+            todo += (
+                ": what comes from a pipe can be read only once, and data are read twice or more"
+            )
+        raise UserError("the file is empty", where=str(path), todo=todo)
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -82,11 +82,14 @@ def pick(logits: Tensor, draws: Tensor) -> Tensor:
     """Tokens (N,) by inverting the distribution function of logits (N, V) at draws (N,) in [0, 1).
 
     A token of probability 0 is never picked, even where a parallel running sum is not monotonic.
+    Where logits are not a number, such a token is picked, so that it is found out.
     """
     probs = logits.softmax(dim=-1)
     reach = probs.cumsum(dim=-1).masked_fill(probs == 0, 0)
     target = draws[:, None] * reach.amax(dim=-1, keepdim=True)
-    return (reach > target).int().argmax(dim=-1)
+    picked = (reach > target).int().argmax(dim=-1)
+    # softmax makes all of a row not a number, argmax takes what is not for the largest
+    return torch.where(probs[:, 0].isnan(), logits.argmax(dim=-1), picked)
 
 
 def _draws(seeds: Sequence[int], limits: Sequence[int]) -> Tensor:

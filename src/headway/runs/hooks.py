@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from headway.base.errors import UserError
 from headway.base.files import explain_os_errors
 from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
@@ -146,6 +147,24 @@ class RunHooks:
             keep=self.recipe.train.keep,
             also=regular_saves(state.step, self.recipe.train),
         )
+
+
+def forget_lost_best(folder: RunFolder, state: TrainState, steps: int) -> None:
+    """Where the best weights so far are gone or damaged, the next evaluation's are the best.
+
+    That is said. Raises UserError if no evaluation is to come before `steps`.
+    """
+    if state.best is None:
+        return
+    try:
+        folder.weights()
+    except UserError as error:
+        lost = f"the best weights, of step {state.best_step}, are lost ({error.what})"
+        if state.step >= steps:
+            todo = f"put the file back, or train on with --resume --set train.steps={2 * steps}"
+            raise UserError(lost, where=str(folder.path), todo=todo) from error
+        say(f"{folder.path}: {lost}; those of the next evaluation take their place")
+        state.best, state.best_step, state.stale = None, 0, 0
 
 
 def regular_saves(step: int, settings: TrainSettings) -> list[int]:

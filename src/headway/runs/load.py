@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,12 +31,25 @@ def load(path: str | Path, *, device: str = "auto") -> Translator:
     recipe = stored_recipe(folder)
     weights = _weights(folder)
     where = str(folder.path)
+    _refuse_not_finite(weights, where)
     return translator_of(recipe, Tokenizers.read(folder), weights, pick_device(device), where=where)
+
+
+def stored_config(folder: RunFolder) -> dict[str, Any]:
+    """What config.json says. Raises UserError if something that opening a run needs is missing."""
+    config = folder.config()
+    for name, kind in {"model": dict, "tokenizers": dict, "n_source": int, "n_target": int}.items():
+        if not isinstance(config.get(name), kind):
+            where = str(folder.path / CONFIG)
+            raise UserError(
+                f"there is no '{name}' in it", where=where, todo="put the original file back"
+            )
+    return config
 
 
 def stored_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run. Raises UserError if it is not of the model that was trained."""
-    config = folder.config()
+    config = stored_config(folder)
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
     if recipe.model.model_dump(mode="json") != config["model"]:
         raise UserError(
@@ -58,6 +72,16 @@ def translator_of(
     model = build(recipe.model, n_source=len(tokenizers.source), n_target=len(tokenizers.target))
     fill(model, weights, where=where)
     return Translator(model.to(device), tokenizers, recipe, device)
+
+
+def _refuse_not_finite(weights: dict[str, Tensor], where: str) -> None:
+    for name, tensor in weights.items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(
+                f"the weights '{name}' are not all finite numbers",
+                where=where,
+                todo="they are damaged, or the training diverged: use an earlier checkpoint",
+            )
 
 
 def _weights(folder: RunFolder) -> dict[str, Tensor]:

@@ -93,7 +93,7 @@ def each_source(
         for chosen in batch_rows(lengths, lengths, budget, np.arange(len(rows))):
             ids, real = side.pad(chosen, pad)
             places = [filled[row] for row in chosen]
-            limits = [min(int(n * max_ratio) + 10, max_length) for n in lengths[chosen]]
+            limits = [int(min(n * max_ratio + 10, max_length)) for n in lengths[chosen].tolist()]
             numbers = [place + first - 1 for place in places]
             batch = SourceBatch(ids.to(device), real.sum(dim=1).to(device), limits, numbers)
             for place, result in zip(places, work(batch), strict=True):

@@ -18,7 +18,7 @@ from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.models.build import build
-from headway.runs.hooks import RunHooks, RunLog
+from headway.runs.hooks import RunHooks, RunLog, forget_lost_best
 from headway.runs.load import stored_recipe, translator_of
 from headway.runs.prepare import DATA, Prepared, prepare
 from headway.runs.summary import summarise
@@ -171,6 +171,7 @@ def _resumed(
         raise UserError("no run is named", todo="give --out DIR")
     folder = RunFolder(Path(out) if out is not None else run_place(recipe, None))
     stored = stored_recipe(folder)
+    folder.refuse_busy()
     if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
         if recipe is not None:
             load_recipe_text(recipe)  # a name that does not exist is a mistake here too
@@ -184,6 +185,7 @@ def _resumed(
     for line in passed_over:
         say(line)
     state = TrainState() if checkpoint is None else _restored(checkpoint)
+    forget_lost_best(folder, state, settings.train.steps)
     trainer = _trainer(settings, prepared, device, state)
     if checkpoint is None:
         if passed_over:
@@ -265,7 +267,7 @@ def run_place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | N
 
 
 def _check_data(folder: RunFolder, prepared: Prepared) -> None:
-    stored = folder.environment()["data"]
+    stored = folder.data_hashes()
     changed = [name for name, digest in prepared.hashes.items() if stored.get(name) != digest]
     if changed:
         raise UserError(

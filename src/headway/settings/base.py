@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
-from headway.base.errors import UserError, nearest
+from headway.base.errors import UserError, is_broken, nearest
 
 S = TypeVar("S", bound="Settings")
 Member = tuple[str | None, type[BaseModel]]  # settings that a union may hold, and their tag
@@ -26,10 +26,30 @@ class Settings(BaseModel):
 
 def parse(kind: type[S], table: dict[str, Any], *, where: str) -> S:
     """Make settings of a table; raises UserError with the place, the key and the nearest name."""
+    _refuse_what_toml_cannot_hold(table, where)
     try:
         return kind.model_validate(table)
     except ValidationError as error:
         raise explain(error, kind, where) from None
+
+
+def _refuse_what_toml_cannot_hold(table: dict[str, Any], where: str, above: str = "") -> None:
+    """Raise UserError for numbers of more than 64 bits and for text that is not Unicode.
+
+    A command line can bring both: no file could keep them, and no library takes them.
+    """
+    for key, value in table.items():
+        if isinstance(value, dict):
+            _refuse_what_toml_cannot_hold(value, where, f"{above}{key}.")
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            what = "a whole number may have 64 bits at most"
+            raise UserError(f"{what}, not {value}", where=f"{where}, {above}{key}")
+        elif isinstance(value, str) and is_broken(value):
+            raise UserError(
+                f"not valid Unicode: {value!a}",
+                where=f"{where}, {above}{key}",
+                todo="if it names a file, rename that in UTF-8",
+            )
 
 
 def explain(error: ValidationError, kind: type[BaseModel], where: str) -> UserError:

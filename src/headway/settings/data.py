@@ -236,7 +236,7 @@ class TokenizerSettings(Settings):
     """
 
     kind: Literal["character", "word", "bpe", "wordpiece"] = "bpe"
-    size: PositiveInt = 8000
+    size: Annotated[int, Field(gt=0, le=2**24)] = 8000
     min_count: PositiveInt = 1
     joint: bool = True
     lowercase: bool = False

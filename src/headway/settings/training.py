@@ -17,6 +17,7 @@ from headway.settings.base import Settings
 from headway.settings.model import Rate
 
 Metric = Literal["loss", "bleu", "chrf", "exact_match", "token_accuracy"]
+WIDEST = 10_000  # beam: more takes the memory of any machine
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -78,8 +79,8 @@ class EvaluateSettings(Settings):
     metric: Metric = "loss"
     lines: PositiveInt = 500
     samples: NonNegativeInt = 3
-    beam: PositiveInt = 4
-    length_penalty: NonNegativeFloat = 0.6
+    beam: Annotated[int, Field(gt=0, le=WIDEST)] = 4
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     max_ratio: PositiveFloat = 2.0
     lowercase: bool = False
     batch_tokens: PositiveInt = 4096
