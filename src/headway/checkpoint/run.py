@@ -122,6 +122,16 @@ class RunFolder:
             )
         return config
 
+    def whole_config(self) -> dict[str, Any]:
+        """`config`, with all that opening a run needs. Raises UserError if some is missing."""
+        config = self.config()
+        needed = {"model": dict, "tokenizers": dict, "n_source": int, "n_target": int}
+        for name, kind in needed.items():
+            if not isinstance(config.get(name), kind):
+                where, todo = str(self.path / CONFIG), "put the original file back"
+                raise UserError(f"there is no '{name}' in it", where=where, todo=todo)
+        return config
+
     def tokenizer_text(self, name: str) -> str:
         """The content of a tokeniser file, which must be the one that the model learnt with."""
         hashes = self.config().get("tokenizers", {})

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from headway.checkpoint.run import RECIPE, RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
-from headway.runs.load import stored_config
 from headway.settings.recipe import load_recipe
 
 
 def describe(path: Path) -> dict[str, str]:
     """Name -> value, for people. Raises UserError if `path` is no run."""
     folder = RunFolder(path)
-    config = stored_config(folder)
+    config = folder.whole_config()
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
     records = folder.metrics.read()
     if folder.has_weights():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,21 +34,9 @@ def load(path: str | Path, *, device: str = "auto") -> Translator:
     return translator_of(recipe, Tokenizers.read(folder), weights, pick_device(device), where=where)
 
 
-def stored_config(folder: RunFolder) -> dict[str, Any]:
-    """What config.json says. Raises UserError if something that opening a run needs is missing."""
-    config = folder.config()
-    for name, kind in {"model": dict, "tokenizers": dict, "n_source": int, "n_target": int}.items():
-        if not isinstance(config.get(name), kind):
-            where = str(folder.path / CONFIG)
-            raise UserError(
-                f"there is no '{name}' in it", where=where, todo="put the original file back"
-            )
-    return config
-
-
 def stored_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run. Raises UserError if it is not of the model that was trained."""
-    config = stored_config(folder)
+    config = folder.whole_config()
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
     if recipe.model.model_dump(mode="json") != config["model"]:
         raise UserError(
