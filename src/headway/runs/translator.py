@@ -24,6 +24,7 @@ from headway.runs.text_model import TextModel, refuse_one_text
 from headway.runs.translation import NOTHING, Translation, ranked, translations
 
 Result = TypeVar("Result")
+_TOLD = ("n_", "d_", "cell", "score", "positions")  # of the model's settings, to know it by
 
 
 class Translator(TextModel):
@@ -47,11 +48,12 @@ class Translator(TextModel):
     def _repr_html_(self) -> str:
         recipe, source, target = self.recipe, self.tokenizers.source, self.tokenizers.target
         ids = f"{len(source):,}" + ("" if source is target else f" and {len(target):,}")
-        settings = recipe.model.model_dump(exclude={"kind"}, exclude_defaults=True)
+        settings = recipe.model.model_dump(exclude_none=True)
+        told = [f"{key} {value}" for key, value in settings.items() if key.startswith(_TOLD)]
         facts = {
             "translates": f"{recipe.data.source_language} → {recipe.data.target_language}",
             "model": recipe.model.kind,
-            "settings": ", ".join(f"{key} {value}" for key, value in settings.items()),
+            "settings": ", ".join(told),
             "parameters": f"{self.n_parameters:,}",
             "tokeniser": f"{recipe.tokenizer.kind}, {ids} ids",
             "trained": f"{recipe.train.steps:,} steps by {recipe.train.optimizer}",

@@ -102,7 +102,8 @@ class TextFacts:
             "tokens a word": f"{rates['tokens_per_word']:.2f}",
             "characters a token": f"{rates['characters_per_token']:.2f}",
             "unknown tokens": f"{rates['unknown_share']:.2%}",
-            "unknown": ", ".join(f"{each.text} ({each.count:,})" for each in self.most_unknown),
+            "unknown": ", ".join(f"{each.text} ({each.count:,})" for each in self.most_unknown)
+            or "–",
             "most used": "  ".join(f"{each.piece} ({each.count:,})" for each in self.most_used),
             "never used": f"{len(self.never_used):,} ids",
         }
