@@ -83,6 +83,19 @@ def test_whoever_types_is_answered_line_by_line(trained: Run) -> None:
     assert (process.returncode, out, err) == (0, b"", b"")
 
 
+def test_whoever_types_sees_at_once_how_it_splits(trained: Run) -> None:
+    process = start("tokenizer", "encode", trained("attention"), "--side", "source", "--pieces")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for word in (b"chat", b"", b"vert"):
+        process.stdin.write(word + b"\n")
+        process.stdin.flush()
+        # without an answer this waits for ever, and the suite's own time limit ends it
+        assert process.stdout.readline().decode().endswith("</s>\n")
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_after_a_whole_line(
     number: signal.Signals, trained: Run, tmp_path: Path

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headway.tokens.tokenizer import Tokenizer
 
 Side = Literal["source", "target"]
-T = TypeVar("T")
 STANDARD_INPUT = "standard input"
 BLOCK = 1000  # lines that are worked on together
 COLOURS = ("black on bright_cyan", "black on bright_yellow")
@@ -106,9 +105,9 @@ def encode(
     Example: headway tokenizer encode tokenizer.json < text.fr > ids.txt
     """
     made = _opened(place, side)
-    for block in _blocks(_input_lines()):
-        for ids in made.encode(block):
-            _print(" ".join(made.pieces(ids) if pieces else map(str, ids)))
+    for lines in _input_windows():
+        rows = made.encode(lines)
+        _print(" ".join(made.pieces(ids) if pieces else map(str, ids)) for ids in rows)
 
 
 @group.command()
@@ -121,10 +120,11 @@ def decode(place: Place, side: SideOption = None) -> None:
     Example: headway tokenizer decode tokenizer.json < ids.txt > text.fr
     """
     made = _opened(place, side)
-    numbered = enumerate(_input_lines(), 1)
-    for block in _blocks(_ids(line, number, len(made)) for number, line in numbered):
-        for text in made.decode(block):
-            _print(text.replace("\n", " "))
+    first = 1
+    for lines in _input_windows():
+        rows = [_ids(line, number, len(made)) for number, line in enumerate(lines, first)]
+        _print(text.replace("\n", " ") for text in made.decode(rows))
+        first += len(lines)
 
 
 @group.command()
@@ -192,10 +192,9 @@ def _file_lines(path: Path) -> Iterator[str]:
     return (line for line in stream_lines(path) if isinstance(line, str))
 
 
-def _input_lines() -> Iterator[str]:
-    """The lines of standard input, as they come."""
-    windows = line_windows(cast(BufferedReader, sys.stdin.buffer), size=BLOCK, where=STANDARD_INPUT)
-    return itertools.chain.from_iterable(windows)
+def _input_windows() -> Iterator[list[str]]:
+    """The lines of standard input, as they come: whoever types is answered."""
+    return line_windows(cast(BufferedReader, sys.stdin.buffer), size=BLOCK, where=STANDARD_INPUT)
 
 
 def _ids(line: str, number: int, size: int) -> list[int]:
@@ -210,14 +209,10 @@ def _ids(line: str, number: int, size: int) -> list[int]:
     return ids
 
 
-def _blocks(items: Iterable[T]) -> Iterator[list[T]]:
-    rest = iter(items)
-    while block := list(itertools.islice(rest, BLOCK)):
-        yield block
-
-
-def _print(line: str) -> None:
-    sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _show_tokenizer(facts: TokenizerFacts) -> None:
