@@ -57,6 +57,14 @@ def test_a_long_text_is_named_by_its_line_in_the_file(
 def test_files_that_do_not_go_together(trained: Run, cli: Cli, toy: Path, tmp_path: Path) -> None:
     words = ("score", trained("plain"), toy / "test.fr")
     assert "the files have 40 and 20 lines" in cli(*words, toy / "valid.en").error
+    (tmp_path / "less").write_text("a\n\nc\n", encoding="utf-8")
+    assert "the files have 40 and 3 lines" in cli(*words, tmp_path / "less").error
+    assert "look at line 2" in cli(*words, tmp_path / "less").error
+    (tmp_path / "blank").write_text("a\n\n\n", encoding="utf-8")  # E2: nothing tells where
+    (tmp_path / "one").write_text("a\n", encoding="utf-8")
+    said = cli("score", trained("plain"), tmp_path / "one", tmp_path / "blank")
+    assert "the files have 1 and 3 lines" in said.error
+    assert "look at line 2" in said.error
     assert "there is no such file" in cli(*words, tmp_path / "none").error
     said = cli(*words, toy / "test.en", "--tokens", tmp_path)
     assert f"{tmp_path}: cannot write" in said.error

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.base.errors import UserError
 from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Device, Run
 from headway.cli.volume import WINDOW, Pace, Stops, open_lines
 from headway.data.lines import read_lines
+from headway.data.sources import unequal
 
 if TYPE_CHECKING:
     from headway.runs.scoring import TokenScores
@@ -44,11 +44,10 @@ def score(
     """
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
-        raise UserError(
-            f"the files have {len(sources)} and {len(targets)} lines",
-            where=f"{source}, {target}",
-            todo="line i of one must belong to line i of the other",
-        )
+        counts = len(sources), len(targets)
+        both = enumerate(zip(sources, targets, strict=False), start=1)
+        parted = (number for number, (one, other) in both if bool(one) != bool(other))
+        raise unequal([str(source), str(target)], counts, next(parted, min(counts) + 1))
     from headway.runs.load import load
 
     _score(load(run, device=device), sources, targets, tokens, attention)

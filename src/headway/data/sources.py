@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, zip_longest
@@ -89,7 +89,7 @@ class Files:
             if one is None or other is None:
                 more = sum(1 for side in sides for _ in side)
                 counts = [number - 1 if end is None else number + more for end in (one, other)]
-                raise _unequal(paths, counts, suspect or number)
+                raise unequal(paths, counts, suspect or number)
             if not suspect and bool(one) != bool(other):
                 suspect = number  # often where they part
             if wanted is None or number <= wanted:
@@ -103,7 +103,8 @@ def _bytes(line: str | bytes) -> bytes:
     return line if isinstance(line, bytes) else line.encode("utf-8")
 
 
-def _unequal(paths: list[str], counts: list[int], suspect: int) -> UserError:
+def unequal(paths: Sequence[str], counts: Sequence[int], suspect: int) -> UserError:
+    """Two files that do not go together; `suspect` is the line from which they seem to part."""
     return UserError(
         f"the files have {counts[0]} and {counts[1]} lines",
         where=", ".join(paths),
