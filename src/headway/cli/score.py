@@ -12,8 +12,7 @@ import typer
 from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Device, Run
 from headway.cli.volume import WINDOW, Pace, Stops, open_lines
-from headway.data.lines import read_lines
-from headway.data.sources import unequal
+from headway.data.lines import read_lines, unequal
 
 if TYPE_CHECKING:
     from headway.runs.scoring import TokenScores

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -91,4 +91,13 @@ def not_utf8(line: bytes, error: UnicodeDecodeError, where: str, todo: str) -> U
         f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
         where=where,
         todo=todo,
+    )
+
+
+def unequal(paths: Sequence[str], counts: Sequence[int], suspect: int) -> UserError:
+    """Two files that do not go together; `suspect` is the line from which they seem to part."""
+    return UserError(
+        f"the files have {counts[0]} and {counts[1]} lines",
+        where=", ".join(paths),
+        todo=f"line i of one must belong to line i of the other; look at line {suspect}",
     )

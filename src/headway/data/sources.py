@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, zip_longest
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from headway.base.errors import UserError
 from headway.data.cldr import cldr_pairs
 from headway.data.delimited import Columns, literal_records, quoted_records
-from headway.data.lines import stream_lines
+from headway.data.lines import stream_lines, unequal
 from headway.data.objects import hub_rows, json_rows, parquet_rows
 from headway.data.rows import Bad, Row, Source, expand, undecodable
 from headway.settings.data import (
@@ -101,15 +101,6 @@ class Files:
 
 def _bytes(line: str | bytes) -> bytes:
     return line if isinstance(line, bytes) else line.encode("utf-8")
-
-
-def unequal(paths: Sequence[str], counts: Sequence[int], suspect: int) -> UserError:
-    """Two files that do not go together; `suspect` is the line from which they seem to part."""
-    return UserError(
-        f"the files have {counts[0]} and {counts[1]} lines",
-        where=", ".join(paths),
-        todo=f"line i of one must belong to line i of the other; look at line {suspect}",
-    )
 
 
 @dataclass(frozen=True)
