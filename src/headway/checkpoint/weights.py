@@ -84,6 +84,30 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> Non
     module.load_state_dict({full: tensors[name] for name, (full, _) in own.items()})
 
 
+def write_foreign(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors as other tools expect them: no names of ours, and the framework's in the head.
+
+    Not atomic: use it in `atomic_folder`.
+    """
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    safetensors.torch.save_file(kept, path, {"format": "pt"})
+
+
+def adopt(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Make these tensors, one a parameter, the weights of a module on the meta device.
+
+    Nothing is copied. Parameters that were one stay one.
+    """
+    names: dict[int, list[str]] = {}
+    for name, weight in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(weight), []).append(name)
+    for same in names.values():
+        weight = nn.Parameter(tensors[same[0]])
+        for name in same:
+            owner, _, last = name.rpartition(".")
+            setattr(module.get_submodule(owner), last, weight)
+
+
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     plain = {plain_name(name): tensor for name, tensor in tensors.items()}
     if len(plain) != len(tensors):

@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from headway.models.embedding import Embedding
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.models.hypotheses import sources_of
 from headway.nn.attention import KeyValue
 from headway.nn.block import Memory
-from headway.nn.dropout import Dropout, Noise
-from headway.nn.positions import Learned, Sinusoidal
+from headway.nn.dropout import Noise
 from headway.nn.stack import Cache, Stack, row_positions, step_positions
 from headway.nn.visibility import causal, padding
 from headway.settings.model import TransformerSettings
-
-
-class Embedding(nn.Module):
-    """Token vectors times √D, plus positions where the settings add them, then dropout."""
-
-    def __init__(self, tokens: nn.Embedding, settings: TransformerSettings) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.scale = math.sqrt(settings.d_model)
-        self.positions: Learned | Sinusoidal | None = None
-        if settings.positions == "learned":
-            self.positions = Learned(settings.max_length, settings.d_model)
-        elif settings.positions == "sinusoidal":
-            self.positions = Sinusoidal(settings.d_model)
-        self.dropout = Dropout(settings.dropout)
-
-    def forward(self, ids: Tensor, positions: Tensor, noise: Noise | None) -> Tensor:
-        """(B, T) ids at absolute positions (T,) or (B, T) -> (B, T, D)."""
-        hidden = self.tokens(ids) * self.scale
-        if self.positions is not None:
-            hidden = hidden + self.positions(positions)
-        dropped: Tensor = self.dropout(hidden, noise)
-        return dropped
 
 
 class EncodedSource(NamedTuple):
@@ -84,7 +60,7 @@ class Transformer(EncoderDecoder[EncodedSource, TransformerState]):
         self.target_embedding = Embedding(target_tokens, settings)
         self.encoder = Stack(settings, settings.n_encoder_layers)
         self.decoder = Stack(settings, settings.n_decoder_layers, crosses=True)
-        self.head = nn.Linear(D, n_target, bias=False)
+        self.head = nn.Linear(D, n_target, bias=settings.head_bias)
         if settings.tie != "none":
             self.head.weight = target_tokens.weight
 

@@ -17,13 +17,14 @@ def _gelu_tanh(hidden: Tensor) -> Tensor:
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
+    "silu": F.silu,
     "gelu": F.gelu,
     "gelu_tanh": _gelu_tanh,
 }
 
 
 class FeedForward(nn.Module):
-    """W₂ a(W₁ x): a is ReLU (Vaswani et al., 2017, eq. 2) or GELU (Hendrycks & Gimpel, 2016)."""
+    """W₂ a(W₁ x): a is ReLU (Vaswani et al., 2017), GELU or SiLU (Hendrycks & Gimpel, 2016)."""
 
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()

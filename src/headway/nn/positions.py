@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from headway.settings.model import RotaryScaling
 
 
 class Learned(nn.Module):
@@ -59,15 +62,32 @@ class Rotary(nn.Module):
     (x_i, x_{i+K/2}).
     """
 
-    def __init__(self, head_width: int, theta: float) -> None:
+    def __init__(self, head_width: int, theta: float, scaling: RotaryScaling | None = None) -> None:
         super().__init__()
-        self.head_width, self.theta = head_width, theta
+        self.head_width, self.theta, self.scaling = head_width, theta, scaling
+
+    def frequencies(self, device: torch.device) -> Tensor:
+        """Radians a position: (K/2,) float32."""
+        even = torch.arange(0, self.head_width, 2, device=device, dtype=torch.float32)
+        frequencies = self.theta ** (-even / self.head_width)
+        return frequencies if self.scaling is None else stretch(frequencies, self.scaling)
 
     def forward(self, positions: Tensor) -> Rotation:
         """(T,) or (B, T) absolute positions -> the rotation at them, angles in float32."""
-        even = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.float32)
-        angles = positions[..., None].float() * self.theta ** (-even / self.head_width)
+        angles = positions[..., None].float() * self.frequencies(positions.device)  # (…, T, K/2)
         angles = torch.cat((angles, angles), dim=-1)  # (…, T, K)
         if positions.dim() == 2:
             angles = angles[:, None]  # (B, 1, T, K)
         return Rotation(angles.cos(), angles.sin())
+
+
+def stretch(frequencies: Tensor, scaling: RotaryScaling) -> Tensor:
+    """Frequencies (K/2,) as Llama 3.1 slows them down (Dubey et al., 2024, section 3.4.2).
+
+    Between the two bounds the slow and the fast one are mixed, linearly in the number of turns that
+    the original length has.
+    """
+    turns = scaling.original_max_length * frequencies / (2 * math.pi)
+    low, high = scaling.low_frequency, scaling.high_frequency
+    share = ((turns - low) / (high - low)).clamp(0.0, 1.0)
+    return frequencies * (share + (1.0 - share) / scaling.factor)

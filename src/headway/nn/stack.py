@@ -44,8 +44,11 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(Block(settings, crosses=crosses) for _ in range(n_layers))
         self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
-        rotates = settings.positions == "rotary"
-        self.rotary = Rotary(settings.head_width, settings.rotary_theta) if rotates else None
+        self.rotary: Rotary | None = None
+        if settings.positions == "rotary":
+            self.rotary = Rotary(
+                settings.head_width, settings.rotary_theta, settings.rotary_scaling
+            )
 
     def memory_keys(self, hidden: Tensor) -> tuple[KeyValue, ...]:
         """What each layer's cross-attention looks at, computed once: (B, S, D) -> L times."""

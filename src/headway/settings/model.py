@@ -9,7 +9,28 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from headway.settings.base import Settings
 
 Score = Literal["dot", "scaled_dot", "bilinear", "low_rank_bilinear", "additive"]
+FeedForward = Literal["relu", "silu", "gelu", "gelu_tanh", "swiglu"]
+Positions = Literal["none", "learned", "sinusoidal", "rotary"]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class RotaryScaling(Settings):
+    """How Llama 3.1 stretches its rotary positions beyond the length of its pretraining.
+
+    Waves shorter than `original_max_length / high_frequency` turn as before; those longer than
+    `original_max_length / low_frequency` turn `factor` times more slowly; between, in between.
+    """
+
+    factor: PositiveFloat
+    low_frequency: PositiveFloat = 1.0
+    high_frequency: PositiveFloat = 4.0
+    original_max_length: PositiveInt
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low_frequency >= self.high_frequency:
+            raise ValueError("low_frequency must be below high_frequency")
+        return self
 
 
 class StackSettings(Settings):
@@ -17,7 +38,8 @@ class StackSettings(Settings):
 
     `norm` "layer" has the variance inside the root, "lecture" divides by σ + ε; `order` "post" is
     the original's, "pre" GPT-2's. `n_kv_heads` fewer than `n_heads` groups the query heads.
-    `residual = false` and `norm = "none"` exist for studies of what they are for.
+    `residual = false` and `norm = "none"` exist for studies of what they are for. Of the embedding
+    below the stack, `scale_embedding` multiplies tokens by √D and `norm_embedding` norms the sum.
     """
 
     d_model: PositiveInt
@@ -32,9 +54,13 @@ class StackSettings(Settings):
     norm_eps: PositiveFloat = 1e-5
     order: Literal["pre", "post"] = "post"
     residual: bool = True
-    feed_forward: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "relu"
-    positions: Literal["none", "learned", "sinusoidal", "rotary"] = "sinusoidal"
+    feed_forward: FeedForward = "relu"
+    positions: Positions = "sinusoidal"
     rotary_theta: PositiveFloat = 10_000.0
+    rotary_scaling: RotaryScaling | None = None
+    max_length: PositiveInt = 512
+    scale_embedding: bool = False
+    norm_embedding: bool = False
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
 
@@ -63,6 +89,8 @@ class StackSettings(Settings):
             raise ValueError(
                 f"rotary positions turn pairs: the head width {self.head_width} must be even"
             )
+        if self.rotary_scaling is not None and self.positions != "rotary":
+            raise ValueError(f"rotary_scaling has no meaning for positions = '{self.positions}'")
         if self.positions == "rotary" and self.score not in ("dot", "scaled_dot"):
             raise ValueError(
                 "rotary positions show in the dot product of turned queries and keys: they need "
@@ -76,14 +104,43 @@ class TransformerSettings(StackSettings):
     """The encoder–decoder of "Attention Is All You Need" (Vaswani et al., 2017).
 
     `tie` says which embedding matrices are one: "none", "output" (target embedding and output
-    projection), "all" (both embeddings and the output; needs a joint tokeniser).
+    projection), "all" (both embeddings and the output; needs a joint tokeniser). `head_bias` gives
+    each target token a number of its own, as Marian does.
     """
 
     kind: Literal["transformer"] = "transformer"
     n_encoder_layers: PositiveInt
     n_decoder_layers: PositiveInt
-    max_length: PositiveInt = 512
+    scale_embedding: bool = True
+    head_bias: bool = False
     tie: Literal["none", "output", "all"] = "all"
+
+
+class DecoderSettings(StackSettings):
+    """A causal language model: GPT (Radford et al., 2018, 2019), Llama (Touvron et al., 2023).
+
+    `tie` "output" makes the embedding and the output projection one matrix.
+    """
+
+    kind: Literal["decoder"] = "decoder"
+    n_layers: PositiveInt
+    tie: Literal["none", "output"] = "output"
+
+
+class EncoderSettings(StackSettings):
+    """A bidirectional encoder: BERT (Devlin et al., 2019).
+
+    `n_segments` kinds of text are told apart by a vector each (0: none is added). The `pooler` is
+    a layer on the first token's state, for tasks on whole texts.
+    """
+
+    kind: Literal["encoder"] = "encoder"
+    n_layers: PositiveInt
+    positions: Positions = "learned"
+    feed_forward: FeedForward = "gelu"
+    norm_embedding: bool = True
+    n_segments: Annotated[int, Field(ge=0)] = 2
+    pooler: bool = True
 
 
 class RecurrentSettings(Settings):

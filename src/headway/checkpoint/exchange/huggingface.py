@@ -1,0 +1,184 @@
+"""Models from and to Hugging Face folders, so that other tools open what was made here."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from headway.base.errors import UserError
+from headway.base.files import atomic_folder, to_json
+from headway.checkpoint.exchange import bert, marian
+from headway.checkpoint.exchange.config import Config
+from headway.checkpoint.exchange.families import FAMILIES, Family, family_of
+from headway.checkpoint.exchange.folders import (
+    CONFIG,
+    SAFETENSORS,
+    read_config,
+    read_folder_tensors,
+)
+from headway.checkpoint.exchange.names import Row, linear, row, to_ours, to_theirs, within
+from headway.checkpoint.weights import adopt, write_foreign
+from headway.models.decoder import Decoder
+from headway.models.encoder import Classifier, Encoder, MaskedLanguageModel
+from headway.models.seq2seq import Transformer
+from headway.nn.dropout import number_places
+from headway.settings.model import (
+    DecoderSettings,
+    EncoderSettings,
+    StackSettings,
+    TransformerSettings,
+)
+
+
+def read_model(folder: Path) -> tuple[nn.Module, Any]:
+    """The model of a Hugging Face folder, in float32, and its settings.
+
+    Gives a `Decoder`, an `Encoder` (alone, or in a `MaskedLanguageModel` or a `Classifier` where
+    the folder has such a head) or a `Transformer`. Raises UserError for a family that Headway
+    lacks, a value of the config that it does not compute, and tensors that are missing, left over
+    or of another shape.
+    """
+    config = read_config(folder)
+    family = family_of(config)
+    tensors = {
+        name.removeprefix(family.prefix): tensor
+        for name, tensor in read_folder_tensors(folder).items()
+    }
+    settings = _as_found(family.settings(config), tensors, folder)
+    with torch.device("meta"):
+        model = _build(settings, config, tensors)
+    body, heads = _rows(family, settings, model)
+    shapes = {name: weight.shape for name, weight in model.named_parameters()}
+    found = to_ours(body + heads, tensors, shapes, ignored=family.ignored, where=str(folder))
+    adopt(model, {name: tensor.float() for name, tensor in found.items()})
+    number_places(model)
+    return model.eval(), settings
+
+
+def write_model(
+    folder: Path, model: nn.Module, settings: Any, *, extra: dict[str, Any] | None = None
+) -> str:
+    """Write config.json and model.safetensors into a new folder; gives the family's name.
+
+    `extra` is added to the config: the ids of special tokens. Raises UserError if no family
+    computes what the settings say; then nothing is written.
+    """
+    name = family_for(settings)
+    family, wanted = FAMILIES[name], _canonical(settings)
+    body, heads = _rows(family, wanted, model)
+    tensors = dict(model.state_dict())
+    if isinstance(model, Transformer):
+        tensors.setdefault("head.bias", torch.zeros(model.head.out_features))
+    prefix = family.prefix if not isinstance(model, Encoder) else ""
+    body = [Row(each.ours, prefix + each.theirs, each.form) for each in body]
+    table = family.config(wanted, *_sizes(model)) | {
+        "architectures": [family.architecture(model)],
+        "dtype": "float32",
+    }
+    if isinstance(model, Classifier):
+        table["id2label"] = {n: f"LABEL_{n}" for n in range(model.head.out_features)}
+    table |= extra or {}
+    with atomic_folder(folder) as place:
+        (place / CONFIG).write_text(to_json(table), encoding="utf-8")
+        write_foreign(place / SAFETENSORS, to_theirs(body + heads, tensors))
+    return name
+
+
+def family_for(settings: Any) -> str:
+    """The family whose config.json can say these settings. Raises UserError if there is none."""
+    wanted = _canonical(settings)
+    differing: dict[str, list[str]] = {}
+    for name, family in FAMILIES.items():
+        if not isinstance(wanted, family.kind):
+            continue
+        try:
+            found = family.settings(Config(family.config(wanted, 1, 1), name))
+        except UserError:
+            continue
+        mine, theirs = wanted.to_table(), _canonical(found).to_table()
+        keys = sorted((mine.keys() | theirs.keys()) - _FREE)
+        differing[name] = [key for key in keys if mine.get(key) != theirs.get(key)]
+        if not differing[name]:
+            return name
+    nearest = min(differing, key=lambda name: len(differing[name]), default=None)
+    told = f"; of '{nearest}' these differ: {', '.join(differing[nearest])}" if nearest else ""
+    raise UserError(f"no Hugging Face model computes what these settings say{told}", where="model")
+
+
+# What does not change the function that is computed
+_FREE = {"dropout", "attention_dropout", "pooler"}
+
+
+def _canonical(settings: Any) -> Any:
+    """The same function, with what follows from other settings written out."""
+    if isinstance(settings, TransformerSettings):
+        settings = settings.model_copy(update={"head_bias": True})  # of zeros, if it has none
+    if not isinstance(settings, StackSettings):
+        raise UserError("only Transformers have a Hugging Face form", where="model.kind")
+    widths = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
+    return settings.model_copy(update=widths)
+
+
+def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
+    """The settings, corrected by what the folder holds beside its config."""
+    if isinstance(settings, EncoderSettings):
+        return settings.model_copy(update={"pooler": "pooler.dense.weight" in tensors})
+    head = tensors.get("lm_head.weight")
+    if head is not None and isinstance(settings, DecoderSettings) and settings.tie == "output":
+        embedding = next((each for name, each in tensors.items() if name in _EMBEDDINGS), head)
+        if not torch.equal(head, embedding):
+            warnings.warn(
+                f"{folder}: {CONFIG} says that output and embedding are one, but their tensors "
+                "differ; both are kept",
+                stacklevel=3,
+            )
+            return settings.model_copy(update={"tie": "none"})
+    return settings
+
+
+_EMBEDDINGS = {"wte.weight", "tokens_embed.weight", "embed_tokens.weight"}
+
+
+def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
+    """The network that these settings and tensors are of."""
+    n_tokens = config.take("vocab_size", int)
+    if isinstance(settings, TransformerSettings):
+        return Transformer(settings, n_tokens, config.take("decoder_vocab_size", int, n_tokens))
+    if isinstance(settings, DecoderSettings):
+        return Decoder(settings, n_tokens)
+    if "cls.predictions.bias" in tensors:
+        return MaskedLanguageModel(settings, n_tokens)
+    if (head := tensors.get("classifier.weight")) is not None:
+        return Classifier(settings, n_tokens, head.shape[0])
+    return Encoder(settings, n_tokens)
+
+
+def _sizes(model: nn.Module) -> tuple[int, ...]:
+    """How many ids the model has rows for, as a config needs them."""
+    if isinstance(model, Transformer):
+        return model.vocabulary_sizes()
+    if isinstance(model, MaskedLanguageModel | Classifier):
+        model = model.encoder
+    return (int(model.n_tokens),)  # type: ignore[arg-type]
+
+
+def _rows(family: Family, settings: Any, model: nn.Module) -> tuple[list[Row], list[Row]]:
+    """The rows of the body, and of what the model has above it."""
+    body = family.body(settings)
+    if isinstance(model, Decoder):
+        tied = settings.tie == "output"
+        return body, [] if tied else [row("head.weight", "lm_head.weight")]
+    if isinstance(model, Transformer):
+        return body, marian.head()
+    body += bert.pooler() if settings.pooler else []
+    if isinstance(model, Encoder):
+        return body, []
+    body = within("encoder", body)
+    if isinstance(model, Classifier):
+        return body, linear("head", "classifier")
+    follows = linear("follows", "cls.seq_relationship") if settings.pooler else []
+    return body, [*bert.masked_head(), *follows]
