@@ -1,0 +1,143 @@
+"""The tokeniser inside a GGUF file, as the `tokenizers` library computes it.
+
+The file has tokens, merges or scores, and of the rule that cuts text before merging only a name. A
+wrong rule gives other ids without any error, so a name that is not known here is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Backend
+
+from headway.base.errors import UserError, unknown
+
+_GPT2 = (
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # Radford 2019
+)
+_ONE_DIGIT = (r"\p{N}", *_GPT2)
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+# `tokenizer.ggml.pre` -> the rules by which text is cut, one after the other
+CUTS: dict[str, tuple[str, ...]] = {
+    "gpt-2": _GPT2,
+    "smollm": _ONE_DIGIT,
+    "starcoder": _ONE_DIGIT,
+    "refact": _ONE_DIGIT,
+    "command-r": _ONE_DIGIT,
+    "llama-bpe": _LLAMA3,
+    "llama-v3": _LLAMA3,
+    "llama3": _LLAMA3,
+}
+_WHOLE_WORDS = {"llama-bpe", "llama-v3", "llama3"}  # a word that is a token is not merged anew
+_CONTROL, _USER_DEFINED, _UNKNOWN, _BYTE = 3, 4, 2, 6
+_BLANK = "▁"
+_KEY = "tokenizer.ggml"
+
+
+def gguf_tokenizer(metadata: Mapping[str, Any], where: str) -> Backend:
+    """The tokeniser that a file's metadata describe.
+
+    Raises UserError for a kind or a rule that Headway does not know, and for lists that do not go
+    together.
+    """
+    kinds = {"gpt2": _byte_level, "llama": _sentence_piece}
+    kind = metadata.get(f"{_KEY}.model")
+    if kind not in kinds:
+        raise unknown(f"{_KEY}.model", str(kind), kinds, where=where)
+    tokens = list(_list(metadata, "tokens", where))
+    vocab = {token: id for id, token in enumerate(tokens)}
+    if len(vocab) != len(tokens):
+        raise UserError("the same token twice", where=f"{where}, {_KEY}.tokens")
+    made = kinds[kind](metadata, vocab, where)
+    types = metadata.get(f"{_KEY}.token_type")
+    if types is not None:
+        if len(types) != len(tokens):
+            raise UserError("not as many types as tokens", where=f"{where}, {_KEY}.token_type")
+        special = [token for token, type in zip(tokens, types, strict=True) if type == _CONTROL]
+        user = [token for token, type in zip(tokens, types, strict=True) if type == _USER_DEFINED]
+        made.add_special_tokens([AddedToken(each, normalized=False) for each in special])
+        made.add_tokens([AddedToken(each, normalized=False) for each in user])
+    return made
+
+
+def _byte_level(metadata: Mapping[str, Any], vocab: dict[str, int], where: str) -> Backend:
+    """GPT-2's kind: pieces by a rule, bytes as letters, merges in their order."""
+    pre = metadata.get(f"{_KEY}.pre")
+    if pre not in CUTS:
+        raise unknown(f"{_KEY}.pre", str(pre), CUTS, where=where)
+    merges = [_pair(merge, where) for merge in _list(metadata, "merges", where)]
+    for left, right in merges:
+        if not {left, right, left + right} <= vocab.keys():
+            raise UserError(f"the merge '{left} {right}' is of no tokens", where=where)
+    made = Backend(models.BPE(vocab, merges, ignore_merges=pre in _WHOLE_WORDS))
+    space = bool(metadata.get(f"{_KEY}.add_space_prefix", False))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            *(pre_tokenizers.Split(Regex(rule), "isolated") for rule in CUTS[pre]),
+            pre_tokenizers.ByteLevel(add_prefix_space=space, use_regex=False),
+        ]
+    )
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
+def _sentence_piece(metadata: Mapping[str, Any], vocab: dict[str, int], where: str) -> Backend:
+    """SentencePiece's BPE (Llama 1 and 2): the neighbours of the best score are merged first."""
+    scores = _list(metadata, "scores", where)
+    types = _list(metadata, "token_type", where)
+    if not len(scores) == len(types) == len(vocab):
+        raise UserError("not as many scores or types as tokens", where=f"{where}, {_KEY}.scores")
+    unknowns = [token for token, id in vocab.items() if types[id] == _UNKNOWN]
+    has_bytes = any(type == _BYTE for type in types)
+    made = Backend(
+        models.BPE(
+            vocab,
+            _merges(vocab, scores),
+            unk_token=unknowns[0] if unknowns else None,
+            fuse_unk=True,
+            byte_fallback=has_bytes,
+        )
+    )
+    space = bool(metadata.get(f"{_KEY}.add_space_prefix", True))
+    before = [normalizers.Prepend(_BLANK)] if space else []
+    made.normalizer = normalizers.Sequence([*before, normalizers.Replace(" ", _BLANK)])
+    made.decoder = decoders.Sequence(
+        [
+            decoders.Replace(_BLANK, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            *([decoders.Strip(" ", 1, 0)] if space else []),
+        ]
+    )
+    return made
+
+
+def _merges(vocab: Mapping[str, int], scores: Sequence[float]) -> list[tuple[str, str]]:
+    """Every way to make a token of two others: the best token first, then the better parts."""
+    found = []
+    for token, id in vocab.items():
+        halves = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
+        known = [pair for pair in halves if pair[0] in vocab and pair[1] in vocab]
+        known.sort(key=lambda pair: (vocab[pair[0]], vocab[pair[1]]))
+        found += [(-float(scores[id]), pair) for pair in known]
+    found.sort(key=lambda each: each[0])
+    return [pair for _, pair in found]
+
+
+def _list(metadata: Mapping[str, Any], name: str, where: str) -> Any:
+    found = metadata.get(f"{_KEY}.{name}")
+    if found is None or isinstance(found, str) or not hasattr(found, "__len__"):
+        raise UserError(f"there is no list '{_KEY}.{name}'", where=where)
+    return found
+
+
+def _pair(merge: str, where: str) -> tuple[str, str]:
+    left, blank, right = merge.partition(" ")
+    if not (left and blank and right):
+        raise UserError(f"'{merge}' is no merge of two tokens", where=f"{where}, {_KEY}.merges")
+    return left, right
