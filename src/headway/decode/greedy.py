@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor
 
+from headway.decode.repetition import Repetition
 from headway.decode.steps import (
     NEVER,
     Hypothesis,
     S,
     Steps,
     check_limits,
+    first_ids,
     home,
     next_log_probs,
     to_host,
     upload,
+    without,
 )
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From log-probabilities (N, V), the rows (N,) they belong to and the step: token ids (N,)."""
+"""From logits or log-probabilities (N, V), the rows (N,) they are of and the step: ids (N,)."""
+Until = Callable[[int, int], bool]
+"""Told of each row's next token as it comes; True ends the row there."""
 
 
 def greedy(
@@ -28,16 +33,21 @@ def greedy(
     state: S,
     *,
     rows: int,
-    bos: int,
-    eos: int,
+    bos: int | Sequence[int],
+    eos: int | Collection[int],
     limits: Sequence[int],
     banned: Sequence[int] = (),
+    repetition: Repetition | None = None,
+    until: Until | None = None,
 ) -> list[Hypothesis]:
     """Take the likeliest token at each step, for each of the `rows` of `state`.
 
-    `limits` has the most tokens of each row, eos included; a row of limit 0 gives an empty
-    hypothesis. Tokens in `banned` are never taken. What a row gives does not depend on the rows
-    beside it. Raises UserError for a negative limit or a model whose output is not a number.
+    `bos` is what the first step is given: one id for all rows, or one a row, the last of a prompt.
+    Any of `eos` ends a row, and so does `until`, by what it says of a token. `limits` has the most
+    tokens of each row, eos included; a row of limit 0 gives an empty hypothesis. Tokens in `banned`
+    are never taken; `repetition` makes those that came before less likely. What a row gives does
+    not depend on the rows beside it. Raises UserError for a negative limit or a model whose output
+    is not a number.
     """
     check_limits(rows, limits)
     return follow(
@@ -47,7 +57,9 @@ def greedy(
         bos=bos,
         eos=eos,
         banned=banned,
-        choose=lambda log_probs, _rows, _step: log_probs.argmax(dim=-1),
+        repetition=repetition,
+        until=until,
+        choose=lambda logits, _rows, _step: logits.argmax(dim=-1),
     )
 
 
@@ -57,12 +69,14 @@ def follow(
     state: S,
     *,
     limits: Sequence[int],
-    bos: int,
-    eos: int,
+    bos: int | Sequence[int],
+    eos: int | Collection[int],
     banned: Sequence[int],
     choose: Choose,
+    repetition: Repetition | None = None,
+    until: Until | None = None,
 ) -> list[Hypothesis]:
-    """Extend one path a row by what `choose` picks, until eos or the row's limit.
+    """Extend one path a row by what `choose` picks, until eos, `until` or the row's limit.
 
     Rows that are done leave the batch, so that the others do not pay for them.
     """
@@ -74,12 +88,18 @@ def follow(
     where = upload(torch.tensor(rows, dtype=torch.int64), device)  # (N,): the row of each entry
     if 0 < len(rows) < len(limits):
         state = state.select(where)
-    ids = torch.full((len(rows), 1), bos, device=device)
+    ends = {eos} if isinstance(eos, int) else set(eos)
+    ids = upload(first_ids(bos, rows), device)  # (N, 1)
     step = 0
     while rows:
         logits, state = model.step(ids, state)
         log_probs = next_log_probs(logits, banned)
-        chosen = choose(log_probs, where, step)[:, None]  # (N, 1)
+        if repetition is None:
+            chosen = choose(log_probs, where, step)[:, None]  # (N, 1)
+        else:
+            weakened = repetition.weaken(logits[:, -1].float(), where)
+            chosen = choose(without(weakened, banned), where, step)[:, None]
+            repetition.add(chosen[:, 0], where)
         values, tokens = to_host(log_probs.gather(1, chosen), chosen)
         step += 1
         keep = []
@@ -88,10 +108,11 @@ def follow(
             if value == NEVER:
                 continue
             totals[row] += value
-            ended[row] = token == eos
+            ended[row] = token in ends
             if not ended[row]:
                 paths[row].append(token)
-                if step < limits[row]:
+                done = until is not None and until(row, token)
+                if step < limits[row] and not done:
                     keep.append(place)
         ids = chosen
         if 0 < len(keep) < len(rows):

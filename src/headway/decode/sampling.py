@@ -1,14 +1,15 @@
-"""Drawing at random: temperature, top-k, top-p, and one stream of random numbers a row."""
+"""Drawing at random: temperature, top-k, top-p, min-p, and a stream of random numbers a row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 
 from headway.base.errors import UserError
-from headway.decode.greedy import follow
+from headway.decode.greedy import Until, follow
+from headway.decode.repetition import Repetition
 from headway.decode.steps import NEVER, Hypothesis, S, Steps, check_limits, home, upload
 
 
@@ -17,31 +18,48 @@ def sample(
     state: S,
     *,
     seeds: Sequence[int],
-    bos: int,
-    eos: int,
+    bos: int | Sequence[int],
+    eos: int | Collection[int],
     limits: Sequence[int],
     banned: Sequence[int] = (),
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition: Repetition | None = None,
+    until: Until | None = None,
 ) -> list[Hypothesis]:
     """Draw one continuation for each row of `state`; row i depends on `seeds[i]`, not on others.
 
-    `top_k` (0: off), `temperature`, then `top_p` (1: off) reshape what is drawn from; the
-    `log_prob` that comes back is the model's own. `limits` and `banned` as in `greedy`.
+    `top_k` (0: off), `temperature`, then `top_p` (1: off) and `min_p` (0: off) reshape what is
+    drawn from; the `log_prob` that comes back is the model's own. The rest as in `greedy`.
     Raises UserError for a seed outside 0..2**63-1, a temperature outside 1e-6..1e6, a negative
-    `top_k`, a `top_p` outside (0, 1], a negative limit, or a model whose output is not a number.
+    `top_k`, a `top_p` outside (0, 1], a `min_p` outside [0, 1], a negative limit, or a model whose
+    output is not a number.
     """
     check_limits(len(seeds), limits)
     _check(seeds, temperature, top_k, top_p)
+    if not 0 <= min_p <= 1:
+        raise UserError(f"{min_p} is no share of 1", where="min_p", todo="from 0, which is off")
     draws = upload(_draws(seeds, limits), home(model))  # (rows, steps)
 
     def choose(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
         logits, ids = largest(log_probs, top_k)
         logits = with_top_p(with_temperature(logits, temperature), top_p)
+        logits = with_min_p(logits, min_p)
         return ids.gather(1, pick(logits, draws[rows, step])[:, None])[:, 0]  # (N,)
 
-    return follow(model, state, limits=limits, bos=bos, eos=eos, banned=banned, choose=choose)
+    return follow(
+        model,
+        state,
+        limits=limits,
+        bos=bos,
+        eos=eos,
+        banned=banned,
+        choose=choose,
+        repetition=repetition,
+        until=until,
+    )
 
 
 def with_temperature(logits: Tensor, temperature: float) -> Tensor:
@@ -76,6 +94,17 @@ def with_top_p(logits: Tensor, p: float) -> Tensor:
     outside[:, 0] = False
     values = values.masked_fill(outside, NEVER)
     return torch.full_like(logits, NEVER).scatter(-1, places, values)
+
+
+def with_min_p(logits: Tensor, p: float) -> Tensor:
+    """Logits (N, V) with all at -inf that are less likely than `p` times the likeliest.
+
+    Nguyen et al. 2024 (arXiv 2407.01082); `p` = 0 keeps all.
+    """
+    if p == 0:
+        return logits
+    probs = logits.softmax(dim=-1)
+    return logits.masked_fill(probs < p * probs.amax(dim=-1, keepdim=True), NEVER)
 
 
 def pick(logits: Tensor, draws: Tensor) -> Tensor:

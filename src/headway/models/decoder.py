@@ -20,12 +20,13 @@ class DecoderState(NamedTuple):
     Padding stands before a text, so that all texts end, and go on, at the same place.
     """
 
-    past: Cache
+    past: Cache | None
     real: Tensor
 
     def select(self, rows: Tensor) -> DecoderState:
         """The texts `rows` (M,), in that order."""
-        return DecoderState(self.past.select(rows), self.real[rows])
+        past = self.past.select(rows) if self.past is not None else None
+        return DecoderState(past, self.real[rows])
 
 
 class Decoder(nn.Module):
@@ -74,12 +75,18 @@ class Decoder(nn.Module):
         logits: Tensor = self.head(self.hidden(ids, real=real, numbers=numbers))
         return logits
 
-    def start(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, DecoderState]:
-        """Read prompts: ids (N, T) whose last `lengths` (N,) are real -> logits (N, V), state."""
+    def start(self, ids: Tensor, lengths: Tensor) -> DecoderState:
+        """Read prompts but for their last token: ids (N, T) whose last `lengths` (N,) are real.
+
+        The first step is then given that last token. With none at all (T = 0) nothing was read.
+        """
         T = ids.shape[1]
         real = torch.arange(T, device=ids.device) >= T - lengths[:, None]
-        hidden, past = self._advance(ids, row_positions(real), causal() & padding(real), None, None)
-        return self.head(hidden[:, -1]), DecoderState(past, real)
+        if T == 0:
+            return DecoderState(None, real)
+        visibility = causal() & padding(real)
+        _, past = self._advance(ids, row_positions(real), visibility, None, None)
+        return DecoderState(past, real)
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Ids (N, T) after the state -> logits (N, T, V) and the state after them."""

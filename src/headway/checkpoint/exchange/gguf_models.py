@@ -21,8 +21,8 @@ from headway.nn.positions import Rotary
 from headway.settings.base import parse
 from headway.settings.model import DecoderSettings, RotaryScaling
 
-_FACTORS = "rope_freqs.weight"
-IGNORED = re.compile(rf"^{re.escape(_FACTORS)}$")
+FACTORS = "rope_freqs.weight"
+IGNORED = re.compile(rf"^{re.escape(FACTORS)}$")
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     table = architecture.settings(config, name)
     table["tie"] = "none" if "output.weight" in file.tensors else "output"
     settings = parse(DecoderSettings, table, where=where)
-    if _FACTORS in file.tensors:
-        settings = _stretched(settings, file.tensor(_FACTORS), where)
+    if FACTORS in file.tensors:
+        settings = _stretched(settings, file.tensor(FACTORS), where)
     with torch.device("meta"):
         model = Decoder(settings, _n_tokens(file))
     rows = architecture.rows(settings)
     if settings.tie == "none":
         rows.append(row("head.weight", "output.weight"))
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
-    tensors = {name: file.tensor(name) for name in file.tensors if name != _FACTORS}
+    tensors = {name: file.tensor(name) for name in file.tensors if name != FACTORS}
     adopt(model, to_ours(rows, tensors, shapes, ignored=IGNORED, where=where))
     number_places(model)
     return model.eval(), settings
@@ -120,7 +120,7 @@ def _stretched(settings: DecoderSettings, factors: Tensor, where: str) -> Decode
         for each in (None, scaling)
     )
     if factors.shape != plain.shape or not torch.allclose(plain / stretched, factors, rtol=1e-4):
-        raise UserError(f"'{_FACTORS}' are not the factors of Llama 3's positions", where=where)
+        raise UserError(f"'{FACTORS}' are not the factors of Llama 3's positions", where=where)
     return wanted
 
 
@@ -130,7 +130,7 @@ def _interleaved(n_heads: int, width: int) -> Form:
     return Form(rows=order.transpose(1, 2).reshape(-1))
 
 
-def _llama_rows(settings: DecoderSettings) -> list[Row]:
+def llama_rows(settings: DecoderSettings) -> list[Row]:
     ours, theirs, width = "stack.layers.{}", "blk.{}", settings.head_width
     turned = {
         "attention.to_query": ("attn_q", _interleaved(settings.n_heads, width)),
@@ -183,6 +183,6 @@ def _gpt2_rows(settings: DecoderSettings) -> list[Row]:
 
 
 ARCHITECTURES = {
-    "llama": Architecture(_llama, _llama_rows),
+    "llama": Architecture(_llama, llama_rows),
     "gpt2": Architecture(_gpt2, _gpt2_rows),
 }

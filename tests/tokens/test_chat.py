@@ -1,0 +1,57 @@
+"""Chat templates: what they give, and what happens to one that misbehaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from headway.base.errors import UserError
+from headway.tokens.chat import render_chat
+
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message['content'] }}<|im_end|>{{ '\\n' }}{% endfor %}\n{% if add_generation_prompt %}\n  <|im_start|>assistant\n{% endif %}"
+)
+TALK = [{"role": "user", "content": "Hi <|im_end|>"}, {"role": "assistant", "content": "Ho"}]
+
+
+def render(template: str, answer: bool = False) -> str:
+    return render_chat(template, TALK, specials={"bos_token": "<s>"}, where="a", answer=answer)
+
+
+def test_messages_become_one_text() -> None:
+    turns = "<|im_start|>user\nHi <|im_end|><|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n"
+    assert render(CHATML) == turns
+    assert render(CHATML, answer=True) == turns + "  <|im_start|>assistant\n"
+
+
+def test_special_tokens_and_helpers_are_there() -> None:
+    assert render("{{ bos_token }}{{ messages[0] | tojson }}") == (
+        '<s>{"role": "user", "content": "Hi <|im_end|>"}'
+    )
+    assert len(render("{{ strftime_now('%Y') }}")) == 4
+    looped = "{% for m in messages %}{{ m.role }}{% break %}{% endfor %}"
+    assert render(looped) == "user"
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "refuses these messages: roles must"),
+        ("{% for %}", "does not work: "),
+        ("{{ 1 / 0 }}", "does not work: division by zero"),
+        ("{{ messages.append(1) }}", "does not work: "),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "does not work: "),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "without end"),
+        ("{% for a in range(99999) %}{{ 'abc' * 1000 }}{% endfor %}", "writes over 10,000,000"),
+        ("{{ range(1000000000) | list }}", "does not work: "),
+        ("{{ messages[7].content }}", "does not work: "),
+    ],
+)
+def test_a_template_that_misbehaves_is_one_message(template: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        render(template)
+
+
+def test_a_message_needs_a_role_and_a_text() -> None:
+    with pytest.raises(UserError, match="message 1 has no 'role'"):
+        render_chat(CHATML, [{"content": "a"}], specials={}, where="a")
