@@ -163,7 +163,8 @@ def header(n_tensors: int, n_values: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    return struct.pack("<Q", len(value)) + value.encode()
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
 
 
 def tensor(axes: list[int], *, n_axes: int | None = None, kind: int = 0, offset: int = 0) -> bytes:

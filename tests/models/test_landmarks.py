@@ -101,12 +101,12 @@ def test_documents_of_one_number_apart_are_two(decoder: Decoder) -> None:
     torch.testing.assert_close(there_and_back, plain, atol=1e-6, rtol=1e-5)
 
 
-def test_a_step_equals_the_whole(decoder: Decoder) -> None:
+@pytest.mark.parametrize("read", [0, 4])
+def test_a_step_equals_the_whole(decoder: Decoder, read: int) -> None:
     (ids,) = ids_of(9)
     whole = decoder(ids[None])[0]
-    logits, state = decoder.start(ids[None, :4], torch.tensor([4]))
-    torch.testing.assert_close(logits[0], whole[3], atol=1e-5, rtol=1e-5)
-    for begin, end in ((4, 7), (7, 8), (8, 9)):
+    state = decoder.start(ids[None, :read], torch.tensor([read]))
+    for begin, end in ((read, 7), (7, 8), (8, 9)):
         logits, state = decoder.step(ids[None, begin:end], state)
         torch.testing.assert_close(logits[0], whole[begin:end], atol=1e-5, rtol=1e-5)
 
@@ -115,13 +115,22 @@ def test_prompts_in_a_batch_are_as_alone(decoder: Decoder) -> None:
     short, long = ids_of(2, 7)
     both = torch.zeros(2, 7, dtype=torch.long)
     both[0, 5:], both[1] = short, long
-    logits, state = decoder.start(both, torch.tensor([2, 7]))
-    state = state.select(torch.tensor([1, 0]))
+    state = decoder.start(both, torch.tensor([2, 7])).select(torch.tensor([1, 0]))
     after, _ = decoder.step(torch.tensor([[3, 4], [5, 6]]), state)
     for row, (prompt, next_ids) in enumerate(((long, [3, 4]), (short, [5, 6]))):
         alone = decoder(torch.cat((prompt, torch.tensor(next_ids)))[None])[0]
-        torch.testing.assert_close(logits[1 - row], alone[-3], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(after[row], alone[-2:], atol=1e-5, rtol=1e-5)
+
+
+def test_a_prompt_of_one_token_beside_a_longer_one(decoder: Decoder) -> None:
+    """Nothing of it was read before, so that all that its row remembers is padding."""
+    (long,) = ids_of(5)
+    both = torch.stack((torch.zeros(4, dtype=torch.long), long[:4]))
+    state = decoder.start(both, torch.tensor([0, 4]))
+    logits, _ = decoder.step(torch.stack((long[:1], long[4:])), state)
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits[0, 0], decoder(long[None, :1])[0, 0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logits[1, 0], decoder(long[None])[0, 4], atol=1e-5, rtol=1e-5)
 
 
 def test_padding_of_an_encoder_changes_nothing() -> None:

@@ -9,7 +9,8 @@ from headway.tokens.chat import render_chat
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{{ message['content'] }}<|im_end|>{{ '\\n' }}{% endfor %}\n{% if add_generation_prompt %}\n  <|im_start|>assistant\n{% endif %}"
+    "{{ message['content'] }}<|im_end|>{{ '\\n' }}{% endfor %}\n"
+    "{% if add_generation_prompt %}\n  <|im_start|>assistant\n{% endif %}"
 )
 TALK = [{"role": "user", "content": "Hi <|im_end|>"}, {"role": "assistant", "content": "Ho"}]
 
