@@ -184,7 +184,7 @@ def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> No
 
 
 def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:
-    won = record["kind"] == "average" and record.get("best", False)
+    won: bool = record["kind"] == "average" and record.get("best", False)
     return won and record["step"] == step < steps
 
 
