@@ -179,13 +179,13 @@ def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> No
     The checkpoint was written before it, and knows the best until then.
     """
     for record in folder.metrics.read():
-        if _is_best_mean(record, state.step, recipe.train.steps):
+        if record["step"] == state.step and _is_best_mean(record, state.step, recipe.train.steps):
             state.best, state.best_step = _worth(record, recipe.evaluate.metric), state.step
 
 
 def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:
     won: bool = record["kind"] == "average" and record.get("best", False)
-    return won and record["step"] == step < steps
+    return won and record["step"] <= step and record["step"] < steps
 
 
 def forget_lost_best(folder: RunFolder, state: TrainState, steps: int) -> None:
