@@ -184,8 +184,8 @@ def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> No
 
 
 def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:
-    won: bool = record["kind"] == "average" and record.get("best", False)
-    return won and record["step"] <= step and record["step"] < steps
+    won, at = record["kind"] == "average" and record.get("best"), int(record["step"])
+    return bool(won) and at <= step and at < steps
 
 
 def forget_lost_best(folder: RunFolder, state: TrainState, steps: int) -> None:
