@@ -65,7 +65,7 @@ def test_quoted_cells_hold_separators_quotes_and_line_breaks(table: Read) -> Non
         '"never closed,X',
         '"closed" early,X',
         '"x,"y"z',
-        f'"{"long" * 40_000},X',  # longer than the csv module reads
+        f'"{"long" * 40_000},X',  # longer than the csv module reads by itself
     ],
 )
 def test_a_broken_quote_costs_its_own_row_only(broken: str, table: Read) -> None:
@@ -75,6 +75,12 @@ def test_a_broken_quote_costs_its_own_row_only(broken: str, table: Read) -> None
         found = table("x.csv", text)
         assert found.pairs == [(f"mot {n}", f"word {n}") for n in range(300)]
         assert found.lines == {"broken quotes": [place + 1]}
+
+
+def test_a_long_cell_is_no_broken_quote(table: Read) -> None:
+    long = "mot " * 50_000
+    for text in (f"{long},word\n", f'"{long}","word"\n'):
+        assert table("x.csv", text).pairs == [(long, "word")]
 
 
 @pytest.mark.parametrize("name", ["x.tsv", "x.csv"])
