@@ -39,7 +39,7 @@ def evaluate(
     for notice in pairs.notices:
         say(notice)
     found = evaluate_pairs(translator, pairs, beam=beam, progress=True)
-    write_json(json, found.to_table())
+    write_json(json, found.to_table() | {"translations": found.translations})
     scores, likelihood = found.scores, found.likelihood
     print(f"{scores.n} pairs from {pairs.origin}")
     print(f"BLEU            {scores.bleu:6.2f}   {scores.signature}")
