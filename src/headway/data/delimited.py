@@ -15,6 +15,7 @@ MOST_LINES = 100  # in one quoted field; a quote that stays open longer is a bro
 # The csv module ends a row at a CR that no quotes protect. U+FDD0 is no character of any text:
 # Unicode keeps it for uses such as this one.
 _CR = "\ufdd0"
+_ANY_SIZE = 2**31 - 1
 
 
 class Fields(NamedTuple):
@@ -97,6 +98,7 @@ def quoted_records(lines: Iterator[str | bytes], separator: str) -> Iterator[Fie
     Where quotes are broken, the line is bad and the next line begins a row: one mistake does not
     swallow what follows.
     """
+    csv.field_size_limit(_ANY_SIZE)  # else a long field is a mistake to it, of the same class
     taken = _Lines(lines)
     reader = csv.reader(taken, delimiter=separator, strict=True)
     while True:
