@@ -81,7 +81,13 @@ def test_no_file_is_read_and_overwritten(cli: Cli, tmp_path: Path) -> None:
         ("--tokens", tmp_path / "new", "--attention", tmp_path / "new"),
     ):
         assert "would be overwritten" in cli("score", tmp_path, *texts, *words).error
-    error = cli("tokenizer", "train", *texts, "--out", texts[1]).error
-    assert error.startswith(f"error: {texts[1]}: this file has another part in the command")
+    for words in (
+        ("tokenizer", "train", *texts, "--out"),
+        ("tokenizer", "inspect", texts[0], texts[1], "--json"),
+        ("evaluate", tmp_path, "--data", *texts, "--json"),
+        ("data", "preview", texts[1], "--json"),
+    ):
+        error = cli(*words, texts[1]).error
+        assert error.startswith(f"error: {texts[1]}: this file has another part in the command")
     assert [text.read_text(encoding="utf-8") for text in texts] == ["un\n", "un\n"]
     assert not (tmp_path / "new").exists()
