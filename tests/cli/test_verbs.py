@@ -63,12 +63,13 @@ def test_evaluate_on_the_test_part(trained: Run, toy: Path, cli: Cli, tmp_path: 
     said = cli("evaluate", trained("attention"), "--json", tmp_path / "a.json", "--beam", 1)
     assert said.code == 0
     scores = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert set(scores) == KEYS
+    assert set(scores) == KEYS | {"translations"}
     sources, references = (
         (toy / f"test.{language}").read_text(encoding="utf-8").splitlines()
         for language in ("fr", "en")
     )
     made = headway.load(trained("attention"), device="cpu").translate(sources, beam=1)
+    assert scores["translations"] == made
     assert scores["n"] == 40
     assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(made, [references]).score)
     assert scores["chrf"] == pytest.approx(sacrebleu.corpus_chrf(made, [references]).score)

@@ -55,7 +55,8 @@ def evaluate(
             f"  {words:>6} words  {part.n:6} pairs  exact match {part.exact_match:5.1f} %  "
             f"chrF {part.chrf:5.1f}"
         )
-    write_json(json, found.to_table())  # last: a file that cannot be written costs no figures
+    # last: a file that cannot be written costs no figures
+    write_json(json, found.to_table() | {"translations": found.translations})
 
 
 def add_to(app: typer.Typer) -> None:
