@@ -93,6 +93,9 @@ def test_evaluate_on_other_files(trained: Run, toy: Path, cli: Cli, tmp_path: Pa
     assert f"20 pairs from {files[0]}, {files[1]}" in said.out.decode("utf-8")
     cli("evaluate", trained("plain"), "--data", *files, "--json", tmp_path / "deep" / "a.json")
     assert json.loads((tmp_path / "deep" / "a.json").read_text(encoding="utf-8"))["n"] == 20
+    said = cli("evaluate", trained("plain"), "--data", *files, "--json", tmp_path)
+    assert f"{tmp_path}: cannot write" in said.error
+    assert b"perplexity" in said.out, "what took long is not lost"
 
 
 def test_a_long_line_is_told_of_once(trained: Run, cli: Cli, tmp_path: Path) -> None:

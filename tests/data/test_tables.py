@@ -143,6 +143,24 @@ def test_the_format_is_told_by_the_suffix_or_must_be_set(table: Read) -> None:
     assert caught.value.todo == "set it to 'tsv', 'csv', 'jsonl' or 'parquet'"
 
 
+def test_the_suffix_is_that_of_the_variable_s_file(
+    table: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_PAIRS", str(tmp_path / "x.tsv"))
+    assert table("x.tsv", "a\tA\n", file="${MY_PAIRS}").pairs == [("a", "A")]
+    monkeypatch.delenv("MY_PAIRS")
+    with pytest.raises(UserError, match="the environment variable 'MY_PAIRS'"):
+        table("x.tsv", "a\tA\n", file="${MY_PAIRS}")
+
+
+def test_a_file_that_is_one_line_is_not_printed(table: Read) -> None:
+    text = "fr\ten\r" + "un chien\ta dog\r" * 9_999
+    with pytest.raises(UserError, match=r"unknown column 'en'; .*known: .*chien") as caught:
+        table("x.tsv", text, source="fr", target="en")
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
+
+
 def test_a_head_that_cannot_be_read_is_told(table: Read, tmp_path: Path, read: Read) -> None:
     (tmp_path / "x.tsv").write_bytes(b"fr\xe9\ten\na\tA\n")
     with pytest.raises(UserError, match="the line with the names of the columns"):
