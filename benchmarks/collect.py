@@ -29,7 +29,7 @@ def collect(run: Path, log: Path, scores: list[Path]) -> dict[str, Any]:
         "machine": environment,
         "last_train": [each for each in plain if each["kind"] == "train"][-1],
         "valid": [each for each in plain if each["kind"] == "valid"],
-        "average": next((each for each in plain if each["kind"] == "average"), None),
+        "average": next((each for each in plain[::-1] if each["kind"] == "average"), None),
         "test": next((each for each in plain if each["kind"] == "test"), None),
         "evaluations": {path.stem: json.loads(path.read_text("utf-8")) for path in scores},
         "log": log.read_text("utf-8").splitlines(),

@@ -25,10 +25,10 @@ BATCHES = 6
 KINDS = {  # the first that an operation's name holds
     "matrix products": ("mm",),
     "softmax, exp and log": ("softmax", "exp", "log"),
+    "embeddings and gathers": ("embedding", "index", "gather", "scatter"),
     "copies and changes of dtype": ("copy", "_to_copy", "clone", "contiguous", "cat"),
     "norms": ("layer_norm",),
     "optimiser": ("adam", "foreach", "norm", "Optimizer"),
-    "embeddings and gathers": ("embedding", "index", "gather", "scatter"),
     "element by element": (
         *("add", "mul", "sub", "div", "sum", "mean", "amax", "relu", "threshold"),
         *("clamp", "where", "fill", "zero", "neg", "masked"),

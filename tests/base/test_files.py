@@ -22,6 +22,7 @@ from headway.base.files import (
     digest,
     explain_os_errors,
     read_json,
+    refuse_same,
     remove_folder,
     replaced_name,
     to_json,
@@ -54,6 +55,20 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     write_atomic(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_text(encoding="utf-8") == "new"
+
+
+def test_what_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("le chat\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to(text)
+    (tmp_path / "hard").hardlink_to(text)
+    for out in (text, tmp_path / "link", tmp_path / "hard", tmp_path / "x" / ".." / "text"):
+        with pytest.raises(UserError, match=f"^{out}: .* overwritten; choose another path"):
+            refuse_same(out, tmp_path, None, text)
+    with pytest.raises(UserError, match="overwritten"):  # two outputs, not there yet
+        refuse_same(tmp_path / "new", tmp_path / "new")
+    for out in (None, tmp_path / "new", tmp_path, Path(os.devnull)):
+        refuse_same(out, text, tmp_path / "none", tmp_path, Path(os.devnull))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's devices")

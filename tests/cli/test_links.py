@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,3 +77,18 @@ def test_mistakes(trained: Run, cli: Cli, tmp_path: Path) -> None:
     assert "let it end in .jsonl" in error("attention", tmp_path / "a.json")
     assert f"{tmp_path}: cannot write" in error("attention", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_input_is_not_overwritten(cli: Cli, tmp_path: Path) -> None:
+    text = tmp_path / "text.fr"
+    text.write_bytes(DATA)
+    before = os.dup(0)
+    with text.open("rb") as file:
+        os.dup2(file.fileno(), 0)
+    try:
+        said = cli("translate", tmp_path, "--attention", text)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert f"{text}: this file has another part in the command" in said.error
+    assert text.read_bytes() == DATA

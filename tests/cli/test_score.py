@@ -69,3 +69,25 @@ def test_files_that_do_not_go_together(trained: Run, cli: Cli, toy: Path, tmp_pa
     said = cli(*words, toy / "test.en", "--tokens", tmp_path)
     assert f"{tmp_path}: cannot write" in said.error
     assert said.out == b""
+
+
+def test_no_file_is_read_and_overwritten(cli: Cli, tmp_path: Path) -> None:
+    texts = [tmp_path / "text.fr", tmp_path / "text.en"]
+    for text in texts:
+        text.write_text("un\n", encoding="utf-8")
+    for words in (
+        ("--tokens", texts[0]),
+        ("--attention", texts[1]),
+        ("--tokens", tmp_path / "new", "--attention", tmp_path / "new"),
+    ):
+        assert "would be overwritten" in cli("score", tmp_path, *texts, *words).error
+    for words in (
+        ("tokenizer", "train", *texts, "--out"),
+        ("tokenizer", "inspect", texts[0], texts[1], "--json"),
+        ("evaluate", tmp_path, "--data", *texts, "--json"),
+        ("data", "preview", texts[1], "--json"),
+    ):
+        error = cli(*words, texts[1]).error
+        assert error.startswith(f"error: {texts[1]}: this file has another part in the command")
+    assert [text.read_text(encoding="utf-8") for text in texts] == ["un\n", "un\n"]
+    assert not (tmp_path / "new").exists()

@@ -167,6 +167,7 @@ def test_a_run_has_its_tokenisers(trained: Run, cli: Cli) -> None:
         ("decode", b"1\n1 x\n", "standard input:2: 'x' is not an id from 0 to 369"),
         ("decode", b"370\n", "standard input:1: '370' is not an id"),
         ("decode", b"-1\n", "standard input:1: '-1' is not an id"),
+        ("decode", b"9" * 5000, "999…' is not an id from 0 to 369"),
         ("encode --side source", b"", "--side is for the folder of a run"),
     ],
 )
@@ -183,12 +184,15 @@ def test_bad_files_and_settings(toy: Path, bpe: Path, cli: Cli, tmp_path: Path) 
     half.write_bytes(gzip.compress(b"le chat\n" * 99)[:-9])
     for file, words, what in (
         (tmp_path / "none", (), f"{tmp_path}/none: there is no such file"),
+        (tmp_path, (), f"{tmp_path}: cannot be read: "),
         (broken, (), f"{broken}:2: not UTF-8: byte 0xe9 at position 2"),
         (half, (), f"{half}: cannot be read: "),
         (toy / "train.fr", ("--kind", "bpee"), "headway tokenizer train, kind: input should be"),
         (toy / "train.fr", ("--size", 9), "a vocabulary of 9 is too small for the special"),
     ):
-        assert what in cli("tokenizer", "train", file, *words, "--out", out).error
+        error = cli("tokenizer", "train", file, *words, "--out", out).error
+        assert what in error
+        assert "errors =" not in error, "a setting of recipes"
         assert not out.exists()
     for file, what in (
         (tmp_path / "none", f"{tmp_path}/none: there is no such file"),

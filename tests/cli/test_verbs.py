@@ -63,12 +63,13 @@ def test_evaluate_on_the_test_part(trained: Run, toy: Path, cli: Cli, tmp_path: 
     said = cli("evaluate", trained("attention"), "--json", tmp_path / "a.json", "--beam", 1)
     assert said.code == 0
     scores = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert set(scores) == KEYS
+    assert set(scores) == KEYS | {"translations"}
     sources, references = (
         (toy / f"test.{language}").read_text(encoding="utf-8").splitlines()
         for language in ("fr", "en")
     )
     made = headway.load(trained("attention"), device="cpu").translate(sources, beam=1)
+    assert scores["translations"] == made
     assert scores["n"] == 40
     assert scores["bleu"] == pytest.approx(sacrebleu.corpus_bleu(made, [references]).score)
     assert scores["chrf"] == pytest.approx(sacrebleu.corpus_chrf(made, [references]).score)
@@ -92,6 +93,9 @@ def test_evaluate_on_other_files(trained: Run, toy: Path, cli: Cli, tmp_path: Pa
     assert f"20 pairs from {files[0]}, {files[1]}" in said.out.decode("utf-8")
     cli("evaluate", trained("plain"), "--data", *files, "--json", tmp_path / "deep" / "a.json")
     assert json.loads((tmp_path / "deep" / "a.json").read_text(encoding="utf-8"))["n"] == 20
+    said = cli("evaluate", trained("plain"), "--data", *files, "--json", tmp_path)
+    assert f"{tmp_path}: cannot write" in said.error
+    assert b"perplexity" in said.out, "what took long is not lost"
 
 
 def test_a_long_line_is_told_of_once(trained: Run, cli: Cli, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,9 @@ def test_another_encoding_is_recognised(tmp_path: Path, read: Read) -> None:
     path.write_bytes("é\tA\n".encode("utf-16"))
     with pytest.raises(UserError, match="convert the file to UTF-8: it is UTF-16"):
         read(file=str(path), source=0, target=1)
+    path.write_bytes(gzip.compress(b"a\tA\n"))
+    with pytest.raises(UserError, match="it is compressed by gzip: unpack it, or let"):
+        read(file=str(path), source=0, target=1)
     wrong = "été à l’œil".encode().decode("cp1252", "replace")
     path.write_text(f"{wrong}\tA\nâge ÂGE Ã A\tB\nNÃO\tC\n", encoding="utf-8")
     (notice,) = read(file=str(path), source=0, target=1).notices
@@ -153,6 +157,18 @@ def test_a_column_that_is_not_there_names_the_nearest(kind: str, write: Write, r
         read(**table | {"source": "fra"})
     with pytest.raises(UserError, match=r"data.train.target: there is no column 7"):
         read(**table | {"source": 0, "target": 7})
+
+
+def test_a_parquet_file_with_bytes_that_are_not_utf8_is_told(tmp_path: Path, read: Read) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    texts = arrow.array([b"a", b"\xff"], arrow.binary())
+    column = arrow.Array.from_buffers(arrow.string(), 2, texts.buffers())
+    path = tmp_path / "x.parquet"
+    table = arrow.table({"fr": column, "en": ["A", "B"]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    with pytest.raises(UserError, match="cannot be read: 'utf-8' codec can't decode") as caught:
+        read(file=str(path), source="fr", target="en")
+    assert caught.value.where == str(path)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])

@@ -65,7 +65,7 @@ def test_quoted_cells_hold_separators_quotes_and_line_breaks(table: Read) -> Non
         '"never closed,X',
         '"closed" early,X',
         '"x,"y"z',
-        f'"{"long" * 40_000},X',  # longer than the csv module reads
+        f'"{"long" * 40_000},X',  # longer than the csv module reads by itself
     ],
 )
 def test_a_broken_quote_costs_its_own_row_only(broken: str, table: Read) -> None:
@@ -75,6 +75,12 @@ def test_a_broken_quote_costs_its_own_row_only(broken: str, table: Read) -> None
         found = table("x.csv", text)
         assert found.pairs == [(f"mot {n}", f"word {n}") for n in range(300)]
         assert found.lines == {"broken quotes": [place + 1]}
+
+
+def test_a_long_cell_is_no_broken_quote(table: Read) -> None:
+    long = "mot " * 50_000
+    for text in (f"{long},word\n", f'"{long}","word"\n'):
+        assert table("x.csv", text).pairs == [(long, "word")]
 
 
 @pytest.mark.parametrize("name", ["x.tsv", "x.csv"])
@@ -135,6 +141,24 @@ def test_the_format_is_told_by_the_suffix_or_must_be_set(table: Read) -> None:
     with pytest.raises(UserError, match=r"data.train.format: the suffix '.txt' of") as caught:
         table("x.txt", "a\tA\n")
     assert caught.value.todo == "set it to 'tsv', 'csv', 'jsonl' or 'parquet'"
+
+
+def test_the_suffix_is_that_of_the_variable_s_file(
+    table: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_PAIRS", str(tmp_path / "x.tsv"))
+    assert table("x.tsv", "a\tA\n", file="${MY_PAIRS}").pairs == [("a", "A")]
+    monkeypatch.delenv("MY_PAIRS")
+    with pytest.raises(UserError, match="the environment variable 'MY_PAIRS'"):
+        table("x.tsv", "a\tA\n", file="${MY_PAIRS}")
+
+
+def test_a_file_that_is_one_line_is_not_printed(table: Read) -> None:
+    text = "fr\ten\r" + "un chien\ta dog\r" * 9_999
+    with pytest.raises(UserError, match=r"unknown column 'en'; .*known: .*chien") as caught:
+        table("x.tsv", text, source="fr", target="en")
+    assert len(str(caught.value)) < 1000
+    assert str(caught.value).isprintable()
 
 
 def test_a_head_that_cannot_be_read_is_told(table: Read, tmp_path: Path, read: Read) -> None:

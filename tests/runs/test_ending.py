@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import headway
 from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import whole_checkpoints
+from headway.evaluate.likelihood import Likelihood
+from headway.runs import hooks
+from headway.runs.evaluate import Evaluation
 from headway.runs.hooks import RunHooks
+from headway.runs.info import describe
 from headway.training.loop import NotFinite, Trainer
 from headway.training.state import TrainState
 
@@ -66,6 +71,34 @@ def test_the_mean_is_kept_where_it_is_better(toy_recipe: Recipe, tmp_path: Path)
     found = translator.likelihoods(*pairs)
     nll = sum(each.nll for each in found) / sum(each.tokens for each in found)
     assert nll == pytest.approx(min(candidates), rel=1e-6)
+
+
+def test_a_mean_that_was_the_best_is_told_and_is_what_is_to_beat(
+    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, losses = hooks.evaluate_pairs, [3.0, 2.0, 1.0, 1.5, 1.2, 1.4, 1.3, 0.5, 0.7]
+
+    def judged(*given: Any, **settings: Any) -> Evaluation:
+        found = real(*given, **settings)
+        return replace(found, likelihood=Likelihood(losses.pop(0), tokens=1))
+
+    monkeypatch.setattr(hooks, "evaluate_pairs", judged)
+    recipe = small(toy_recipe, steps=4, evaluate_every=2, save_every=2, average=2)
+    headway.train(recipe, out=tmp_path)
+    mean = RunFolder(tmp_path).weights()
+    assert describe(tmp_path)["best weights"] == "the mean of the last 2 saves, at step 4"
+
+    for steps in (6, 8):
+        headway.train(None, out=tmp_path, resume=True, train={"steps": steps})
+        kept = RunFolder(tmp_path).weights()
+        assert [name for name in mean if not torch.equal(mean[name], kept[name])] == []
+        assert describe(tmp_path)["best weights"] == "the mean of the last 2 saves, at step 4"
+        means = [(each["step"], each["best"]) for each in records(tmp_path, "average")]
+        assert means == [(4, True), (steps, False)]
+
+    headway.train(None, out=tmp_path, resume=True, train={"steps": 10})
+    assert losses == []
+    assert describe(tmp_path)["best weights"] == "of step 10"
 
 
 def test_a_stopped_run_ends_with_the_same_mean(toy_recipe: Recipe, tmp_path: Path) -> None:

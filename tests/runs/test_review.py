@@ -123,6 +123,9 @@ def test_a_single_text_is_no_list_of_texts(trained: Run) -> None:
     for call in (translator.translate, translator.sample):
         with pytest.raises(UserError, match="a list of texts"):
             call("un chat")
+    for pair in (translator.score, translator.evaluate):
+        with pytest.raises(UserError, match="a list of texts"):
+            pair(["un chat"], "x")  # as letters it would be a list of the same length
     with pytest.raises(UserError, match="width"):
         translator.translate(["un chat"], beam=0)
 

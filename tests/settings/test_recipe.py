@@ -154,6 +154,7 @@ def test_the_last_override_of_a_key_wins() -> None:
     [
         (b"seed = 1\nseed = \n", "not TOML: Invalid value (at line 2"),
         (b'description = "\xff"', "not UTF-8: byte 16"),
+        (b"seed = " + b"9" * 5000, "not TOML: Exceeds the limit"),
     ],
 )
 def test_a_broken_file_is_named_with_the_place(content: bytes, begins: str, tmp_path: Path) -> None:
@@ -173,6 +174,17 @@ def test_a_byte_order_mark_at_the_start_is_no_content(tmp_path: Path) -> None:
 def test_a_recipe_that_is_not_there_is_said() -> None:
     with pytest.raises(UserError, match=r"^nowhere\.toml: there is no such recipe file; check"):
         load_recipe("nowhere.toml")
+
+
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").mkdir()
+    with pytest.raises(UserError, match=r"x\.toml: cannot be read: Is a directory"):
+        load_recipe(tmp_path / "x.toml")
+
+
+def test_a_number_beyond_all_reading_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train\.steps: input should be a valid integer"):
+        load_recipe(TABLE, parse_overrides(["train.steps=" + "9" * 5000]))
 
 
 @pytest.mark.skipif(not shipped_recipes(), reason="no recipes are shipped yet")

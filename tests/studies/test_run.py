@@ -16,13 +16,17 @@ from headway.lens.figures import Bars
 from headway.studies.base import Check, Conclusion, Found, Number, Plain, Study
 from headway.studies.run import run_study
 
+STOPPED = Interrupted(signal.SIGINT, "stopped and saved after step 3 of 9")
+
 
 class Counting:
     """A study that notes what it measures; `stop_at` interrupts before that measurement."""
 
-    def __init__(self, *, width: int = 3, stop_at: int | None = None) -> None:
+    def __init__(
+        self, *, width: int = 3, stop_at: int | None = None, stop: BaseException = STOPPED
+    ) -> None:
         self.measured: list[tuple[int, int]] = []
-        self.width, self.stop_at = width, stop_at
+        self.width, self.stop_at, self.stop = width, stop_at, stop
         self.study = Study("counting", "More is more.", self.settings, self.measure, self.conclude)
 
     def settings(self, quick: bool) -> Mapping[str, Plain]:
@@ -30,7 +34,7 @@ class Counting:
 
     def measure(self, settings: Plain, seed: int) -> Plain:
         if self.stop_at == len(self.measured):
-            raise Interrupted(signal.SIGINT, "stopped and saved after step 3 of 9")
+            raise self.stop
         self.measured.append((settings["n"], seed))
         return {"size": settings["n"] + seed / 10, "odd": math.nan, "list": [[1, math.inf]]}
 
@@ -87,9 +91,10 @@ def test_quick_is_one_seed_of_its_own(tmp_path: Path) -> None:
     assert "Quick run on an easier task; one seed" in picture
 
 
-def test_a_stopped_study_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [STOPPED, KeyboardInterrupt()])  # in a training, or outside
+def test_a_stopped_study_goes_on(stop: BaseException, tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="3 of 6 measurements are kept") as stopped:
-        run_study(Counting(stop_at=3).study, out=tmp_path)
+        run_study(Counting(stop_at=3, stop=stop).study, out=tmp_path)
     assert stopped.value.signal == signal.SIGINT
     assert not (tmp_path / "result.json").exists()
     counting = Counting()

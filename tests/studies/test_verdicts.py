@@ -156,6 +156,19 @@ def test_numbers_that_do_not(name: str, check: int) -> None:
     assert "these numbers do not show it" in conclusion.checks[check].sentence()
 
 
+def test_a_model_that_is_weaker_at_every_length_alike_shows_no_bottleneck() -> None:
+    """A word in ten wrong, wherever it stands: of whole sentences fewer are right, the longer."""
+    made = bottleneck()
+    for name, right in (("RNN", 0.9), ("RNN with attention", 0.99)):
+        each = outcome(1.0, 40.0, *((low, None, 100 * right**low) for low in (2, 24)))
+        for part in each["by_length"]:
+            part["chrf"] = 100 * right
+        made[name] = seeds(each)
+    check = conclude("bottleneck", made).checks[1]
+    assert not check.holds
+    assert "100.0 % of the chrF is left without attention and 100.0 % with it" in check.numbers
+
+
 def test_the_number_is_over_the_seeds() -> None:
     made = bottleneck()
     made["RNN"][1] = outcome(1.0, 40.0, (1, 4, 80.0), (5, 8, 40.0), (21, None, 30.0))

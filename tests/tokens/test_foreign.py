@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,35 @@ def test_settings_that_do_not_go_together(table: dict[str, Any], what: str) -> N
         parse(TokenizerSettings, table, where="x")
     parse(TokenizerSettings, {"file": "a", "target_file": "b", "joint": False}, where="x")
     parse(TokenizerSettings, {"file": "a", "kind": "word", "dropout": 0.1}, where="x")
+
+
+def outside(**model: Any) -> bytes:
+    """A tokenizer.json that marks nothing as special."""
+    empty = ("truncation", "padding", "normalizer", "post_processor", "decoder")
+    table = dict.fromkeys(empty) | {"version": "1.0", "added_tokens": []}
+    table["pre_tokenizer"] = {"type": "WhitespaceSplit"}
+    return json.dumps(table | {"model": model}).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        outside(type="Unigram", unk_id=None, vocab=[["a", -1.0], ["b", -2.0]]),
+        outside(type="Unigram", unk_id=None, vocab=[["a", -1.0], ["b", -2.0], ["<unk>", 0.0]]),
+        outside(type="BPE", unk_token="[UNK]", vocab={"a": 0, "b": 1}, merges=[]),
+        outside(type="BPE", unk_token="</s>", vocab={"a": 0, "b": 1}, merges=[]),
+    ],
+)
+def test_unknown_letters_need_no_token_in_the_file(content: bytes, open_file: Open) -> None:
+    """C13: the library fails on the first unknown letter of such a file."""
+    made = open_file(content).tokenizer
+    assert made.encode(["a z b"]) == [[0, made.unk, 1, made.eos]]
+    assert made.unknowns(["a z b"])[1] == {"z": 1}
+    assert open_file(made.to_json().encode()).notes == ()
+
+
+def test_a_file_on_which_the_library_panics_is_told(open_file: Open) -> None:
+    """Its panic is no Exception: `a b` is merged to what the vocabulary does not have."""
+    content = outside(type="BPE", vocab={"a": 0, "b": 1}, merges=["a b"])
+    with pytest.raises(UserError, match="not a tokeniser that can be read"):
+        open_file(content)

@@ -37,6 +37,7 @@ def is_broken(text: str) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
+_MOST_LETTERS = 500  # of all the names that a message lists
 _NO_MEMORY = re.compile(r"can't allocate memory|size calculation overflowed|out of memory", re.I)
 _ASKED = re.compile(r"allocate ([\d.]+ ?\w+)")
 
@@ -63,10 +64,19 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def unknown(kind: str, word: str, choices: Iterable[str], *, where: str | None = None) -> UserError:
-    """A UserError for a name that does not exist, naming the nearest one and all the others."""
-    known = sorted(choices)
+    """A UserError for a name that does not exist, naming the nearest one and all the others.
+
+    Names can be a file's: of what is longer than a message should be, the beginning is shown.
+    """
+    known = sorted(visible(name[:_MOST_LETTERS]) for name in choices)
     near = nearest(word, known)
     todo = f"did you mean '{near}'? " if near else ""
-    return UserError(
-        f"unknown {kind} '{word}'", where=where, todo=f"{todo}known: {', '.join(known)}"
-    )
+    listed = ", ".join(known)
+    if len(listed) > _MOST_LETTERS:
+        listed = f"{listed[:_MOST_LETTERS]}…"
+    return UserError(f"unknown {kind} '{word}'", where=where, todo=f"{todo}known: {listed}")
+
+
+def visible(text: str) -> str:
+    """Text without what would move the cursor."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -51,6 +51,20 @@ def explain_os_errors(path: Path) -> Iterator[None]:
         raise
 
 
+def refuse_same(out: Path | None, *others: Path | None) -> None:
+    """Raise UserError if one of the other files of a command is the one that it would overwrite."""
+    if out is None or (out.exists() and not out.is_file()):  # devices and pipes lose nothing
+        return
+    for other in filter(None, others):
+        one_path = os.path.realpath(out) == os.path.realpath(other)
+        if one_path or (out.exists() and other.exists() and out.samefile(other)):
+            raise UserError(
+                "this file has another part in the command, and would be overwritten",
+                where=str(out),
+                todo="choose another path",
+            )
+
+
 def _beside(path: Path, kind: str) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{kind}")
 

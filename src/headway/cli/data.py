@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headway.base.files import refuse_same
 from headway.cli.options import JsonFile, write_json
 
 data = typer.Typer(help="Look at the data of a recipe.", no_args_is_help=True)
@@ -40,6 +42,7 @@ def preview(
     """
     from headway.settings.recipe import load_recipe, parse_overrides
 
+    refuse_same(json, Path(recipe))
     resolved = load_recipe(recipe, parse_overrides(settings or []))
     from headway.runs.preview import preview, show
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headway.base.errors import UserError
+from headway.base.files import refuse_same
 from headway.base.progress import say
 from headway.cli.options import Beam, Device, JsonFile, Run, write_json
 
@@ -32,6 +34,7 @@ def evaluate(
     from headway.runs.evaluate import evaluate_pairs
     from headway.runs.load import load
 
+    refuse_same(json, *map(Path, data or ()))
     translator = load(run, device=device)
     pairs = read_pairs(*data) if data else load_part(translator.recipe.data, "test")
     if pairs is None:
@@ -39,7 +42,6 @@ def evaluate(
     for notice in pairs.notices:
         say(notice)
     found = evaluate_pairs(translator, pairs, beam=beam, progress=True)
-    write_json(json, found.to_table())
     scores, likelihood = found.scores, found.likelihood
     print(f"{scores.n} pairs from {pairs.origin}")
     print(f"BLEU            {scores.bleu:6.2f}   {scores.signature}")
@@ -53,6 +55,8 @@ def evaluate(
             f"  {words:>6} words  {part.n:6} pairs  exact match {part.exact_match:5.1f} %  "
             f"chrF {part.chrf:5.1f}"
         )
+    # last: a file that cannot be written costs no figures
+    write_json(json, found.to_table() | {"translations": found.translations})
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 import typer
 
 from headway.base.errors import UserError, unknown
-from headway.base.files import write_atomic
+from headway.base.files import refuse_same, write_atomic
 from headway.base.progress import say
 from headway.cli.options import JsonFile, write_json
 from headway.data.lines import stream_lines
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Side = Literal["source", "target"]
 STANDARD_INPUT = "standard input"
 BLOCK = 1000  # lines that are worked on together
+_MOST_DIGITS = 40  # of an id; Python reads no number of thousands
 COLOURS = ("black on bright_cyan", "black on bright_yellow")
 
 Place = Annotated[
@@ -79,8 +80,9 @@ def train(
     table = {"kind": kind, "size": size, "min_count": min_count}
     table |= {"lowercase": lowercase, "strip_accents": strip_accents}
     settings = parse(TokenizerSettings, table, where="headway tokenizer train")
+    refuse_same(out, *files)
     for file in files:
-        if not file.is_file():
+        if not file.exists():
             raise UserError("there is no such file", where=str(file), todo="check the path")
     from headway.tokens.training import train_tokenizer
 
@@ -142,6 +144,7 @@ def inspect(
 
     Example: headway tokenizer inspect tokenizer.json text.fr --json facts.json
     """
+    refuse_same(json, place, text)
     made = _opened(place, side)
     from headway.tokens.inspection import inspect_texts, inspect_tokenizer
 
@@ -200,10 +203,12 @@ def _input_windows() -> Iterator[list[str]]:
 def _ids(line: str, number: int, size: int) -> list[int]:
     ids = []
     for word in line.split():
-        id = int(word) if word.isascii() and word.isdigit() else -1
+        short = word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
+        id = int(word) if short else -1
         if not 0 <= id < size:
+            shown = word if len(word) <= _MOST_DIGITS else f"{word[:_MOST_DIGITS]}…"
             raise UserError(
-                f"'{word}' is not an id from 0 to {size - 1}", where=f"{STANDARD_INPUT}:{number}"
+                f"'{shown}' is not an id from 0 to {size - 1}", where=f"{STANDARD_INPUT}:{number}"
             )
         ids.append(id)
     return ids

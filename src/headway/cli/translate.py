@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headway.base.errors import UserError
+from headway.base.files import refuse_same
 from headway.base.progress import say
 from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Beam, Device, Run
@@ -66,6 +67,7 @@ def translate(
         raise UserError("--temperature draws at random: it goes without --beam and --nbest")
     if temperature is None and (top_p is not None or seed is not None):
         raise UserError("--top-p and --seed are for random draws", todo="give --temperature too")
+    refuse_same(attention, Path("/dev/stdin"))
     from headway.runs.load import load
 
     translator = load(run, device=device)

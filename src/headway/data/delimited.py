@@ -15,6 +15,9 @@ MOST_LINES = 100  # in one quoted field; a quote that stays open longer is a bro
 # The csv module ends a row at a CR that no quotes protect. U+FDD0 is no character of any text:
 # Unicode keeps it for uses such as this one.
 _CR = "\ufdd0"
+# Of a cell, in characters. The csv module's own 131,072 would call a long cell broken quotes; that
+# it is too long for a model is told later, as in every other format.
+_LARGEST = 2**31 - 1
 
 
 class Fields(NamedTuple):
@@ -97,6 +100,7 @@ def quoted_records(lines: Iterator[str | bytes], separator: str) -> Iterator[Fie
     Where quotes are broken, the line is bad and the next line begins a row: one mistake does not
     swallow what follows.
     """
+    csv.field_size_limit(_LARGEST)
     taken = _Lines(lines)
     reader = csv.reader(taken, delimiter=separator, strict=True)
     while True:

@@ -24,12 +24,12 @@ def read_lines(path: str | Path) -> list[str]:
     return [line for line in stream_lines(path) if isinstance(line, str)]
 
 
-def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str | bytes]:
+def stream_lines(path: str | Path, *, errors: Errors | None = None) -> Iterator[str | bytes]:
     """The lines of a file, plain or .gz, one after another; see `split_lines` for where they end.
 
-    A line that is not UTF-8 raises UserError ("strict"), has U+FFFD in place of its bad bytes
-    ("replace"), or comes as bytes, so that it is still there to count ("skip"). Raises UserError
-    too if the file is missing, empty or damaged.
+    A line that is not UTF-8 raises UserError ("strict", and None where nobody can choose), has
+    U+FFFD in place of its bad bytes ("replace"), or comes as bytes, so that it is still there to
+    count ("skip"). Raises UserError too if the file is missing, empty or damaged.
     """
     path, number = Path(path), 0
     try:
@@ -43,8 +43,9 @@ def stream_lines(path: str | Path, *, errors: Errors = "strict") -> Iterator[str
                 try:
                     yield line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    if errors == "strict":
-                        raise not_utf8(line, error, f"{path}:{number}", CHOOSE) from None
+                    if errors in ("strict", None):
+                        todo = CHOOSE if errors else CONVERT
+                        raise not_utf8(line, error, f"{path}:{number}", todo) from None
                     yield line if errors == "skip" else line.decode("utf-8", "replace")
     except FileNotFoundError:
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
@@ -87,6 +88,8 @@ def not_utf8(line: bytes, error: UnicodeDecodeError, where: str, todo: str) -> U
     """What to say of a line that is not UTF-8."""
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         todo = f"{CONVERT}: it is UTF-16"
+    if line.startswith(b"\x1f\x8b"):
+        todo = "it is compressed by gzip: unpack it, or let the file's name end in .gz"
     return UserError(
         f"not UTF-8: byte 0x{line[error.start]:02x} at position {error.start + 1}",
         where=where,

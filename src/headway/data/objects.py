@@ -53,7 +53,7 @@ def parquet_rows(
                     yield pick(number, value, *columns)
     except FileNotFoundError:
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
-    except (OSError, errors) as error:
+    except (OSError, ValueError, errors) as error:  # a text that is not UTF-8 is a ValueError
         raise UserError(f"cannot be read: {error}", where=str(path)) from None
     if not number:
         raise UserError("the file has no rows", where=str(path))

@@ -120,14 +120,13 @@ class Table:
         """The columns."""
         return _columns(self.origin, self.part.source, self.part.target)
 
-    @property
-    def format(self) -> Format:
+    def _format(self, path: str) -> Format:
         """What the settings say, or what the suffix tells. Raises UserError if neither does."""
-        suffix = Path(self.part.file.removesuffix(".gz")).suffix.lower()
+        suffix = Path(path.removesuffix(".gz")).suffix.lower()
         found = self.part.format or SUFFIXES.get(suffix)
         if found is None:
             raise UserError(
-                f"the suffix '{suffix}' of '{self.part.file}' does not tell the format",
+                f"the suffix '{suffix}' of '{path}' does not tell the format",
                 where=f"{self.key}.format",
                 todo="set it to 'tsv', 'csv', 'jsonl' or 'parquet'",
             )
@@ -138,8 +137,9 @@ class Table:
         return islice(self._all(), self.part.lines)
 
     def _all(self) -> Iterator[Row | Bad]:
-        part, kind = self.part, self.format
+        part = self.part
         path = expand(part.file, f"{self.key}.file")
+        kind = self._format(path)
         if kind in ("jsonl", "parquet") and (part.separator or part.quoting):
             raise UserError(
                 f"separator and quoting are for tsv and csv, and this is {kind}", where=self.key

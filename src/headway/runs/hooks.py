@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,26 +115,24 @@ class RunHooks:
         found = evaluate_pairs(self.translator, valid, beam=1)
         scores = found.to_table()
         values = {name: scores[name] for name in ("bleu", "chrf", "exact_match", "token_accuracy")}
+        value = _worth(scores, self.recipe.evaluate.metric)
+        best = math.isfinite(value) and (state.best is None or value > state.best)
         self.log.write(
             {
                 **record,
                 "nll": scores["nll"],
                 "perplexity": scores["perplexity"],
                 **values,
+                "best": best,
                 "samples": found.samples(self.recipe.evaluate.samples),
             }
         )
-        metric = self.recipe.evaluate.metric
-        value = scores["nll" if metric == "loss" else metric]
-        if metric in LOWER_IS_BETTER:
-            value = -value
         shown = "  ".join(f"{name} {number:.1f}" for name, number in values.items())
         say(f"step {state.step}: perplexity {scores['perplexity']:.2f}  {shown}")
-        if not math.isfinite(value) or (state.best is not None and value <= state.best):
-            return False
-        state.best, state.best_step = value, state.step
-        self.folder.save_weights(self.trainer.model.state_dict())
-        return True
+        if best:
+            state.best, state.best_step = value, state.step
+            self.folder.save_weights(self.trainer.model.state_dict())
+        return best
 
     def on_save(self, state: TrainState) -> None:
         """A checkpoint from which training goes on exactly."""
@@ -147,6 +146,46 @@ class RunHooks:
             keep=self.recipe.train.keep,
             also=regular_saves(state.step, self.recipe.train),
         )
+
+
+def _worth(scores: Mapping[str, Any], metric: str) -> float:
+    """What a metric says of scores, so that more is better."""
+    value: float = scores["nll" if metric == "loss" else metric]
+    return -value if metric in LOWER_IS_BETTER else value
+
+
+def rewind_log(folder: RunFolder, step: int, steps: int) -> None:
+    """Forget what was logged after the checkpoint, and say that the run was resumed.
+
+    What was the run's end goes too, if that is no longer its end: a partial window, and the mean of
+    saves unless it is the best so far. An end that comes again is logged again.
+    """
+    kept = [
+        record
+        for record in folder.metrics.read()
+        if record["kind"] == "resume"
+        or (
+            (record["kind"] in ("train", "valid") and record["step"] <= step)
+            and not (record.get("partial") and record["step"] < steps)
+        )
+        or _is_best_mean(record, step, steps)
+    ]
+    folder.metrics.keep([*kept, {"kind": "resume", "step": step}])
+
+
+def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> None:
+    """Where training goes on past its end, the mean of saves that won there is what is to beat.
+
+    The checkpoint was written before it, and knows the best until then.
+    """
+    for record in folder.metrics.read():
+        if record["step"] == state.step and _is_best_mean(record, state.step, recipe.train.steps):
+            state.best, state.best_step = _worth(record, recipe.evaluate.metric), state.step
+
+
+def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:
+    won, at = record["kind"] == "average" and record.get("best"), int(record["step"])
+    return bool(won) and at <= step and at < steps
 
 
 def forget_lost_best(folder: RunFolder, state: TrainState, steps: int) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from headway.checkpoint.run import RECIPE, RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
-from headway.settings.recipe import load_recipe
+from headway.settings.recipe import Recipe, load_recipe
 
 
 def describe(path: Path) -> dict[str, str]:
@@ -33,9 +34,7 @@ def describe(path: Path) -> dict[str, str]:
         facts["parameters"] = f"{config['parameters']:,}"
     if checkpoint is not None:
         facts["checkpoint"] = str(checkpoint.path)
-        facts["best weights"] = _best(
-            checkpoint, chosen=recipe.data.valid is not None or recipe.data.held_out > 0
-        )
+        facts["best weights"] = _best(recipe, checkpoint, records)
     if broken:
         facts["broken"] = "; ".join(broken)
     for kind in ("valid", "test"):
@@ -48,11 +47,17 @@ def describe(path: Path) -> dict[str, str]:
     return facts
 
 
-def _best(checkpoint: Checkpoint, *, chosen: bool) -> str:
-    if not chosen:
-        return "those at the end: there is no validation part to choose by"
+def _best(recipe: Recipe, checkpoint: Checkpoint, records: list[dict[str, Any]]) -> str:
+    if recipe.data.valid is None and not recipe.data.held_out:
+        which = "the mean of the last saves" if recipe.train.average > 1 else "those at the end"
+        return f"{which}: there is no validation part to choose by"
     state = checkpoint.state()
-    return "none yet" if state["best"] is None else f"of step {state['best_step']:,}"
+    if state["best"] is None:
+        return "none yet"
+    best = next((each for each in reversed(records) if each.get("best")), None)
+    if best is not None and best["kind"] == "average":
+        return f"the mean of the last {best['of']} saves, at step {best['step']:,}"
+    return f"of step {state['best_step']:,}"
 
 
 def _model(config: dict[str, dict[str, object]]) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 from headway.data.notes import Finding
 from headway.data.pair_stream import Block
 from headway.data.pairs import open_part
@@ -62,7 +62,7 @@ class Preview:
                 table.add_row(
                     "" if side else f"{number:,}",
                     Text(languages[side]),
-                    Text(_visible(texts[index])),
+                    Text(visible(texts[index])),
                     Text(" ".join(self.pieces[side][index]), style="dim"),
                     end_section=bool(side),
                 )
@@ -132,7 +132,7 @@ def _findings(title: str, findings: tuple[Finding, ...], read: int) -> Table:
         for index, example in enumerate(finding.examples):
             cells = ("", "", "") if index else counts
             last = index == len(finding.examples) - 1
-            text = Text(_visible(example.text))
+            text = Text(visible(example.text))
             table.add_row(*cells, f"{example.line:,}", text, end_section=last)
     return table
 
@@ -149,7 +149,7 @@ def _sides(report: PreparationReport) -> Table:
             f"{side.tokens / report.kept:.1f}" if report.kept else "",
             f"{side.longest:,}",
             f"{side.unknown:.2%}",
-            Text(", ".join(f"{_visible(text)} ({count})" for text, count in side.examples)),
+            Text(", ".join(f"{visible(text)} ({count})" for text, count in side.examples)),
         )
     return table
 
@@ -174,8 +174,3 @@ def _lengths(report: PreparationReport) -> Table:
 
 def _at(side: SideReport, power: int) -> int:
     return side.lengths[power] if power < len(side.lengths) else 0
-
-
-def _visible(text: str) -> str:
-    """Text without what would move the cursor."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)

@@ -47,6 +47,7 @@ class TextModel:
         Raises UserError for a text in place of a list, or lists that do not go together.
         """
         refuse_one_text(sources)
+        refuse_one_text(targets)
         if len(sources) != len(targets):
             raise UserError(f"{len(sources)} sources but {len(targets)} targets")
         longest, numbers = self.recipe.model.max_length, range(first, first + len(sources))

@@ -18,7 +18,13 @@ from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.models.build import build
-from headway.runs.hooks import RunHooks, RunLog, forget_lost_best
+from headway.runs.hooks import (
+    RunHooks,
+    RunLog,
+    forget_lost_best,
+    recall_best_mean,
+    rewind_log,
+)
 from headway.runs.load import stored_recipe, translator_of
 from headway.runs.prepare import DATA, Prepared, prepare
 from headway.runs.summary import summarise
@@ -80,7 +86,7 @@ class _Run:
         with self.folder.lock():
             if self.resumed:  # not before: the log may be that of a training that is under way
                 self.folder.replace_recipe(self.recipe.to_toml())
-                _rewind_log(self.folder, self.trainer.state.step, self.recipe.train.steps)
+                rewind_log(self.folder, self.trainer.state.step, self.recipe.train.steps)
             return self._finish()
 
     def _finish(self) -> Translator:
@@ -185,6 +191,7 @@ def _resumed(
     for line in passed_over:
         say(line)
     state = TrainState() if checkpoint is None else _restored(checkpoint)
+    recall_best_mean(folder, state, settings)
     forget_lost_best(folder, state, settings.train.steps)
     trainer = _trainer(settings, prepared, device, state)
     if checkpoint is None:
@@ -275,24 +282,6 @@ def _check_data(folder: RunFolder, prepared: Prepared) -> None:
             where=str(folder.path),
             todo="put the original data back, or start another run",
         )
-
-
-def _rewind_log(folder: RunFolder, step: int, steps: int) -> None:
-    """Forget what was logged after the checkpoint, and say that the run was resumed.
-
-    A partial window at the end of a run goes too, if that is no longer its end.
-    """
-    records = folder.metrics.read()
-    kept = [
-        record
-        for record in records
-        if record["kind"] == "resume"
-        or (
-            (record["kind"] in ("train", "valid") and record["step"] <= step)
-            and not (record.get("partial") and record["step"] < steps)
-        )
-    ]
-    folder.metrics.keep([*kept, {"kind": "resume", "step": step}])
 
 
 def _say_all(prepared: Prepared) -> None:

@@ -151,6 +151,7 @@ class Translator(TextModel):
         `beam` as in `translate`. Raises UserError if the lists do not go together.
         """
         refuse_one_text(sources)
+        refuse_one_text(targets)
         pairs = Pairs(list(sources), list(targets), "given")
         return evaluate_pairs(self, pairs, beam=beam)
 

@@ -104,7 +104,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
             raise UserError(f"'{pair}' is not key=value", where="--set", todo="write key=value")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except ValueError:  # it is no TOML, or a number of thousands of digits
             value = text
         found[key.strip()] = value
     return found
@@ -129,12 +129,14 @@ def _read(recipe: str | Path) -> tuple[str, dict[str, Any]]:
         return f"recipe {name}", tomllib.loads(load_recipe_text(name))
     try:
         return name, tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError:
+    except FileNotFoundError:
         raise UserError("there is no such recipe file", where=name, todo="check the path") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"not TOML: {error}", where=name, todo="correct that line") from None
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=name) from None
     except UnicodeDecodeError as error:
         raise UserError(f"not UTF-8: byte {error.start + 1}", where=name) from None
+    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
+        raise UserError(f"not TOML: {error}", where=name, todo="correct that line") from None
 
 
 def _copy(table: Mapping[str, Any]) -> dict[str, Any]:

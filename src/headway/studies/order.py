@@ -102,7 +102,8 @@ def _checks(found: Found) -> list[Check]:
             otherwise="The decoder can count by its causal mask, and so guess some order.",
         ),
         Check(
-            what="sinusoidal positions, unlike learned ones, carry on to longer texts",
+            what="on texts longer than any in training, sinusoidal positions do better than "
+            "learned ones",
             rule="every seed of sinusoidal above every seed of learned",
             numbers=f"chrF on {SHORT + 1} to {LONG} words, trained on at most {SHORT}, is "
             f"{_list(beyond)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,9 +95,9 @@ def _measure_all(
         else:
             try:
                 record = _measure(study, name, settings[name], seed)
-            except Interrupted as stopped:
+            except (Interrupted, KeyboardInterrupt) as stopped:  # in a training, or outside
                 raise Interrupted(
-                    stopped.signal,
+                    stopped.signal if isinstance(stopped, Interrupted) else signal.SIGINT,
                     f"stopped; {number - 1} of {len(cases)} measurements are kept in "
                     f"{folder / KEPT}: the same command goes on from there",
                 ) from None

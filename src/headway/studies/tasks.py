@@ -62,15 +62,13 @@ def schedule(steps: int, *, batch_tokens: int, rate: float, every: int = 20) -> 
     }
 
 
-def transformer(
-    layers: int, width: int, heads: int, *, feed_forward: int | None = None, order: str = "pre"
-) -> Plain:
-    """Keys of a recipe for a small Transformer."""
+def transformer(layers: int, width: int, heads: int) -> Plain:
+    """Keys of a recipe for a small Transformer, pre-norm."""
     return {
         "model.n_encoder_layers": layers,
         "model.n_decoder_layers": layers,
         "model.d_model": width,
-        "model.d_feed_forward": feed_forward or 2 * width,
+        "model.d_feed_forward": 2 * width,
         "model.n_heads": heads,
-        "model.order": order,
+        "model.order": "pre",
     }

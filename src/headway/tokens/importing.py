@@ -15,7 +15,7 @@ from headway.data.rows import expand
 from headway.tokens.foreign import word_list
 from headway.tokens.lossless import is_byte_level
 from headway.tokens.specials import File, add_specials, find_specials, vocabulary
-from headway.tokens.tokenizer import Tokenizer
+from headway.tokens.tokenizer import Tokenizer, open_backend
 
 NAME = "tokenizer.json"
 _NOT_ONE = "name a tokenizer.json of the tokenizers library, or a list of words, one a line"
@@ -77,12 +77,7 @@ def _kind_of(given: dict[str, Any]) -> str:
 
 
 def _read(text: str, where: str) -> File:
-    try:
-        file: File = json.loads(Backend.from_str(text).to_str())
-    except Exception as error:  # the library raises bare Exception
-        raise UserError(
-            f"not a tokeniser that can be read ({error})", where=where, todo=_NOT_ONE
-        ) from error
+    file: File = json.loads(open_backend(text, where=where, todo=_NOT_ONE).to_str())
     return file
 
 

@@ -59,7 +59,7 @@ def add_specials(file: File) -> list[str]:
             if isinstance(vocab, dict) and len(vocab) != 1 + max(vocab.values(), default=-1):
                 vocab[token] = id
             _mark(file, token, id)
-    _let_words_be_unknown(file)
+    _let_all_be_unknown(file)
     return done
 
 
@@ -100,12 +100,20 @@ def _mark(file: File, token: str, id: int) -> None:
     )
 
 
-def _let_words_be_unknown(file: File) -> None:
-    """WordLevel and WordPiece fail on an unknown word if their unknown token is not among words.
+def _let_all_be_unknown(file: File) -> None:
+    """Let the model give its unknown token: it fails if that is not in its own vocabulary.
 
-    The other special tokens go there with it, so that the ids of words have no gap.
+    The other special tokens go there with it, so that the ids have no gap.
     """
-    model = file["model"]
-    if model["type"] in ("WordLevel", "WordPiece"):
-        model["vocab"] = vocabulary(file)
-        model["unk_token"] = find_specials(file)["unk"]
+    model, known, unk = file["model"], vocabulary(file), find_specials(file)["unk"]
+    if model["type"] == "Unigram":
+        if model.get("unk_id") is None:
+            pieces = model["vocab"]
+            least = min((score for _, score in pieces), default=0.0)
+            others = sorted((id, token) for token, id in known.items() if id >= len(pieces))
+            model["vocab"] = [*pieces, *([token, least] for _, token in others)]
+            model["unk_id"] = known[unk]
+        return
+    own = model.get("unk_token")
+    if model["type"] != "BPE" or not (own is None or own in model["vocab"]):
+        model["vocab"], model["unk_token"] = known, unk

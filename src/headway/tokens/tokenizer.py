@@ -16,7 +16,7 @@ from headway.tokens.kinds import BOS, EOS, PAD, UNK
 from headway.tokens.lossless import losses
 from headway.tokens.specials import NAMES, find_specials
 
-__all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode"]
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode", "open_backend"]
 
 _BLOCK = 4096  # texts at a time: the library keeps some 100 bytes a token beside the ids
 
@@ -113,14 +113,7 @@ class Tokenizer:
     @classmethod
     def from_json(cls, text: str, *, where: str) -> Tokenizer:
         """Read the content of a tokenizer.json; UserError naming `where` if it cannot serve."""
-        try:
-            made = Backend.from_str(text)
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(
-                f"not a tokeniser that can be read ({error})",
-                where=where,
-                todo="copy the file again, or train again",
-            ) from error
+        made = open_backend(text, where=where, todo="copy the file again, or train again")
         return cls(made, where=where)
 
     def cut(self, texts: Iterable[str]) -> Iterator[tuple[list[int], list[str]]]:
@@ -170,6 +163,17 @@ class Tokenizer:
         if self._byte_level and id not in self._special and _BYTES.keys() >= set(token):
             token = bytes(_BYTES[letter] for letter in token).decode(errors="backslashreplace")
         return "".join(map(_shown, token))
+
+
+def open_backend(text: str, *, where: str, todo: str) -> Backend:
+    """The library's object for a tokenizer.json; UserError naming `where` if it takes none."""
+    try:
+        return Backend.from_str(text)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the library raises bare Exception, and less when it panics
+        what = f"not a tokeniser that can be read ({error})"
+        raise UserError(what, where=where, todo=todo) from error
 
 
 def check_fits(tokenizer: Tokenizer, n_rows: int, where: str) -> None:

@@ -1,0 +1,72 @@
+"""What the pages quote is what was measured: their figures against the committed results."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.studies.listing import find_study
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+EXPLANATION = ROOT / "docs" / "explanation"
+STUDIES = sorted((EXPLANATION / "studies").glob("*.json"))
+MULTI30K = (ROOT / "docs" / "how-to" / "multi30k.md").read_text("utf-8")
+CELL = re.compile(r"`(multi30k-[\w-]+\.json)`")
+ROWS = [line for line in MULTI30K.splitlines() if line.startswith("|") and CELL.search(line)]
+
+
+def wall_minutes(log: list[str]) -> int:
+    """Of the line that `time` ends with, rounded up."""
+    (spent,) = [line.split("\t")[1] for line in log if line.startswith("real\t")]
+    match = re.fullmatch(r"(\d+)m([\d.]+)s", spent)
+    assert match
+    return int(match[1]) + (float(match[2]) > 0)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: CELL.search(row)[1])
+def test_the_table_of_multi30k_is_what_was_measured(row: str) -> None:
+    match = CELL.search(row)
+    assert match
+    found: dict[str, Any] = json.loads((RESULTS / match[1]).read_text("utf-8"))
+    (scores,) = found["evaluations"].values()
+    figures = [
+        f"{scores[name][key]:.1f}"
+        for name in ("test_2016_flickr", "test_2017_flickr")
+        for key in ("bleu_lowercased", "bleu_moses_lowercased")
+    ]
+    recipe, direction, steps, minutes, *quoted, _ = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert found["command"][1:3] == ["train", recipe.strip("`")]
+    turned = "data.source_language=fr" in found["command"]
+    assert direction == ("fr → en" if turned else "en → fr")
+    assert steps == f"{found['last_train']['step']:,}"
+    assert minutes == str(wall_minutes(found["log"]))
+    assert quoted == figures
+
+
+def test_attention_beats_none_and_the_transformer_beats_both() -> None:
+    measured = {
+        name: json.loads((RESULTS / f"multi30k-{name}.json").read_text("utf-8"))
+        for name in ("rnn", "rnn-attention", "transformer-tiny")
+    }
+    assert len(ROWS) >= len(measured)
+    scores = [each["test"]["bleu"] for each in measured.values()]
+    assert scores == sorted(scores)
+    assert all(wall_minutes(each["log"]) <= 45 for each in measured.values())
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
+def test_the_page_of_studies_tells_what_was_measured(file: Path) -> None:
+    page = (EXPLANATION / "studies.md").read_text("utf-8")
+    found = json.loads(file.read_text("utf-8"))
+    assert found["study"] == find_study(file.stem).name
+    assert found["claim"] == find_study(file.stem).claim
+    assert found["paragraph"] in page
+    assert f"](studies/{file.stem}.svg)" in page
+    assert file.with_suffix(".svg").exists()
+    assert found["command"] == f"headway study {file.stem} --seeds 3"
+    assert found["seconds"] <= 900
