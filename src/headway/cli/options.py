@@ -14,6 +14,12 @@ from headway.settings.training import WIDEST
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)
 ]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="A Hugging Face folder, or a .gguf file.", show_default=False
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Beam = Annotated[
     int | None,

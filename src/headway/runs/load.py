@@ -16,6 +16,7 @@ from headway.checkpoint.weights import fill
 from headway.models.build import build
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
+from headway.settings.base import parse
 from headway.settings.recipe import Recipe, load_recipe
 
 
@@ -38,7 +39,7 @@ def stored_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run. Raises UserError if it is not of the model that was trained."""
     config = folder.whole_config()
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
-    if recipe.model.model_dump(mode="json") != config["model"]:
+    if recipe.model != parse(type(recipe.model), config["model"], where=str(folder.path / CONFIG)):
         raise UserError(
             f"its model is not the one in {CONFIG}, which the weights are of",
             where=str(folder.path / RECIPE),

@@ -46,7 +46,7 @@ def write_gguf(
         tensors[FACTORS] = _factors(settings)
     with atomic_file(path) as place:
         writer = gguf.GGUFWriter(place, "llama")
-        for key, value in (_metadata(settings, model.n_tokens, storage) | tokenizer).items():
+        for key, value in (_metadata(settings, model.n_tokens, storage) | dict(tokenizer)).items():
             _add(writer, key, value)
         kind = gguf.GGMLQuantizationType[storage]
         for name, tensor in tensors.items():
@@ -63,7 +63,12 @@ def write_gguf(
 
 
 def _check(settings: DecoderSettings, storage: StorageName) -> None:
-    llama = {"norm": "rms", "order": "pre", "feed_forward": "swiglu", "positions": "rotary"}
+    llama: dict[str, object] = {
+        "norm": "rms",
+        "order": "pre",
+        "feed_forward": "swiglu",
+        "positions": "rotary",
+    }
     llama |= {"score": "scaled_dot", "bias": False, "residual": True}
     odd = [key for key, value in llama.items() if getattr(settings, key) != value]
     if odd:

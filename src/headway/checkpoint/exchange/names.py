@@ -31,7 +31,7 @@ class Form:
 
     def inward(self, tensor: Tensor) -> Tensor:
         """Theirs as ours."""
-        if self.leading and tensor.shape[:1] == (1,):
+        if self.leading:
             tensor = tensor[0]
         if self.transposed and tensor.dim() == 2:
             tensor = tensor.T
@@ -114,15 +114,14 @@ def to_ours(
             missing.append(each.theirs)
             continue
         used.add(each.theirs)
-        whole = each.form.inward(tensors[each.theirs])
         wanted = [shapes[name] for name in each.ours]
-        fits = torch.Size((sum(shape[0] for shape in wanted), *wanted[0][1:]))
-        if whole.shape != fits:
-            form = each.form.outward(torch.empty(fits, device="meta"))
-            misshaped.append(
-                f"{each.theirs} {tuple(tensors[each.theirs].shape)}, not {tuple(form.shape)}"
-            )
+        joined = torch.Size((sum(shape[0] for shape in wanted), *wanted[0][1:]))
+        shape = each.form.outward(torch.empty(joined, device="meta")).shape
+        if tensors[each.theirs].shape != shape:
+            given = tuple(tensors[each.theirs].shape)
+            misshaped.append(f"{each.theirs} {given}, not {tuple(shape)}")
             continue
+        whole = each.form.inward(tensors[each.theirs])
         parts = torch.split(whole, [shape[0] for shape in wanted])
         found.update(zip(each.ours, parts, strict=True))
     surplus = [name for name in tensors if name not in used and not ignored.search(name)]

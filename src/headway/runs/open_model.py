@@ -1,0 +1,46 @@
+"""Opening a model from elsewhere: a Hugging Face folder or a .gguf file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headway.base.errors import UserError
+from headway.base.runtime import pick_device
+from headway.checkpoint.exchange.gguf_file import GGUF
+from headway.checkpoint.exchange.gguf_models import read_gguf_model
+from headway.checkpoint.exchange.huggingface import read_model
+from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
+from headway.runs.embedder import Embedder
+from headway.runs.language_model import LanguageModel
+from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
+
+
+def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
+    """A model that continues text. Raises UserError if there is none at that place."""
+    place, chosen = Path(path), pick_device(device)
+    if place.suffix == ".gguf":
+        file = GGUF(place)
+        tokenizer = file_tokenizer(file)
+        model, settings = read_gguf_model(file)
+        return LanguageModel(model, tokenizer, settings, chosen)
+    found, settings = read_model(place)
+    if not isinstance(found, Decoder):
+        raise UserError(
+            f"a {settings.kind} does not continue text",
+            where=str(place),
+            todo="name a GPT or a Llama",
+        )
+    return LanguageModel(found, folder_tokenizer(place), settings, chosen)
+
+
+def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
+    """An encoder that gives a vector a text. Raises UserError if there is none at that place."""
+    place, chosen = Path(path), pick_device(device)
+    found, settings = read_model(place)
+    encoder = found if isinstance(found, Encoder) else getattr(found, "encoder", None)
+    if not isinstance(encoder, Encoder):
+        raise UserError(
+            f"a {settings.kind} does not embed text", where=str(place), todo="name an encoder"
+        )
+    return Embedder.of_folder(encoder, settings, place, chosen)

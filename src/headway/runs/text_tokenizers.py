@@ -1,0 +1,107 @@
+"""The tokeniser beside a model from elsewhere, with the roles that its files give to tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+
+from headway.base.errors import UserError
+from headway.base.files import read_json
+from headway.checkpoint.exchange.gguf_file import GGUF
+from headway.tokens.gguf import gguf_tokenizer
+from headway.tokens.text import Roles, TextTokenizer
+from headway.tokens.tokenizer import open_backend
+
+TOKENIZER = "tokenizer.json"
+_TEMPLATE = "chat_template.jinja"
+_KEY = "tokenizer.ggml"
+
+
+def folder_tokenizer(folder: Path) -> TextTokenizer:
+    """The tokeniser of a Hugging Face folder.
+
+    Roles come from tokenizer_config.json, ends also from generation_config.json and config.json.
+    Raises UserError if there is no tokenizer.json or it cannot be read.
+    """
+    path = folder / TOKENIZER
+    if not path.is_file():
+        raise UserError(f"there is no {TOKENIZER}", where=str(folder))
+    todo = "copy it again"
+    made = open_backend(path.read_text(encoding="utf-8"), where=str(path), todo=todo)
+    made.no_padding()
+    made.no_truncation()
+    said = _table(folder / "tokenizer_config.json")
+    names = {name: _content(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
+    ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
+    ends = {ids["eos"]}
+    for name in ("generation_config.json", "config.json"):
+        found = _table(folder / name).get("eos_token_id")
+        ends |= set(found) if isinstance(found, list) else {found}
+    template = folder / _TEMPLATE
+    roles = Roles(
+        bos=ids["bos"],
+        pad=ids["pad"],
+        mask=ids["mask"],
+        ends=_whole(ends),
+        adds_bos=_adds_bos(made, said, ids["bos"]),
+        template=template.read_text("utf-8") if template.is_file() else _template(said),
+    )
+    return TextTokenizer(made, roles, where=str(path))
+
+
+def file_tokenizer(file: GGUF) -> TextTokenizer:
+    """The tokeniser of a GGUF file. Raises UserError for a kind or rule that is not known."""
+    where = str(file.path)
+    made = gguf_tokenizer(file.metadata, where)
+
+    def id_of(name: str) -> int | None:
+        found = file.metadata.get(f"{_KEY}.{name}_token_id")
+        return found if isinstance(found, int) and made.id_to_token(found) is not None else None
+
+    template = file.metadata.get("tokenizer.chat_template")
+    is_sentence_piece = file.metadata.get(f"{_KEY}.model") == "llama"
+    roles = Roles(
+        bos=id_of("bos"),
+        pad=id_of("padding"),
+        ends=_whole({id_of("eos"), id_of("eot")}),
+        adds_bos=bool(file.metadata.get(f"{_KEY}.add_bos_token", is_sentence_piece)),
+        template=template if isinstance(template, str) else None,
+    )
+    return TextTokenizer(made, roles, where=where)
+
+
+def _adds_bos(made: Backend, said: Mapping[str, Any], bos: int | None) -> bool:
+    """Whether the file's own frame begins a text with the start symbol."""
+    if isinstance(said.get("add_bos_token"), bool):
+        return bool(said["add_bos_token"])
+    return bos is not None and made.encode("").ids[:1] == [bos]
+
+
+def _template(said: Mapping[str, Any]) -> str | None:
+    """The chat template; of several that have names, the one called default."""
+    found = said.get("chat_template")
+    if isinstance(found, list):
+        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        found = named.get("default")
+    return found if isinstance(found, str) else None
+
+
+def _content(token: Any) -> str | None:
+    """A token's text: files write it plainly, or with its flags."""
+    found = token.get("content") if isinstance(token, dict) else token
+    return found if isinstance(found, str) else None
+
+
+def _whole(ids: Iterable[Any]) -> frozenset[int]:
+    return frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The table in a file that may be missing."""
+    found = read_json(path) if path.is_file() else {}
+    if not isinstance(found, dict):
+        raise UserError("not a table", where=str(path))
+    return found
