@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headway.base.errors import UserError, unknown
-from headway.data.rows import NOT_JSON, Bad, Row, optional, pick, undecodable
+from headway.base.optional import optional
+from headway.data.rows import NOT_JSON, Bad, Row, pick, undecodable
 from headway.settings.data import HubPairs
 
 _BATCH = 1000  # rows of a Parquet file that are in memory at a time
@@ -36,8 +37,8 @@ def parquet_rows(
     path: Path, source: str | int, target: str | int, *, key: str
 ) -> Iterator[Row | Bad]:
     """The rows of a Parquet file, of which only the two columns are read."""
-    parquet = optional("pyarrow.parquet", where=str(path))
-    errors = optional("pyarrow", where=str(path)).lib.ArrowException
+    parquet = optional("pyarrow.parquet", extra="hub", where=str(path))
+    errors = optional("pyarrow", extra="hub", where=str(path)).lib.ArrowException
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
@@ -61,7 +62,7 @@ def parquet_rows(
 
 def hub_rows(part: HubPairs, name: str, split: str, *, key: str) -> Iterator[Row | Bad]:
     """The rows of a data set of the hub, or of a folder `name` in its layout."""
-    datasets = optional("datasets", where=key)
+    datasets = optional("datasets", extra="hub", where=key)
     try:
         found = datasets.load_dataset(name, part.config, split=split, streaming=part.streaming)
     except Exception as error:  # the library has no class of its own for what a user can mistake

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Iterator
@@ -110,16 +109,3 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def optional(module: str, *, where: str) -> Any:
-    """A module of the extra `hub`. Raises UserError if it is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise UserError(
-            f"this needs the package '{package}', which is not installed",
-            where=where,
-            todo="install it: pip install 'headway[hub]'",
-        ) from None

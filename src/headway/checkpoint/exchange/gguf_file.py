@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from headway.base.errors import UserError
+from headway.base.optional import optional
 
 MAGIC = b"GGUF"
 MAX_DIMENSIONS = 4
@@ -134,16 +135,14 @@ class GGUF:
 
     def tensor(self, name: str) -> Tensor:
         """A tensor in float32. Raises UserError if it holds what is not a number."""
-        from gguf import GGMLQuantizationType
-        from gguf.quants import dequantize
-
+        gguf = optional("gguf", extra="gguf", where=str(self.path))
         stored = self.tensors[name]
         raw = self._bytes[stored.begin : stored.end]
         storage = STORAGES[stored.kind]
         row = stored.shape[-1] // storage.block * storage.n_bytes
         blocks = np.asarray(raw).reshape(*stored.shape[:-1], row)
         with np.errstate(all="ignore"):  # what overflows is found out below
-            numbers = dequantize(blocks, GGMLQuantizationType(stored.kind))
+            numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(stored.kind))
         found = torch.from_numpy(np.array(numbers, dtype=np.float32)).reshape(stored.shape)
         if not bool(found.isfinite().all()):
             raise UserError(f"'{name}' holds what is not a number", where=str(self.path))

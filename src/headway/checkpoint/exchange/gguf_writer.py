@@ -11,6 +11,7 @@ import torch
 
 from headway.base.errors import UserError
 from headway.base.files import atomic_file
+from headway.base.optional import optional
 from headway.checkpoint.exchange.gguf_models import FACTORS, llama_rows
 from headway.checkpoint.exchange.names import row, to_theirs
 from headway.models.decoder import Decoder
@@ -35,8 +36,7 @@ def write_gguf(
     Matrices are stored as `storage` says, vectors in float32. Raises UserError for a model that is
     no Llama, and for rows that Q8_0 cannot store.
     """
-    import gguf
-
+    gguf = optional("gguf", extra="gguf", where=str(path))
     _check(settings, storage)
     rows = llama_rows(settings)
     if settings.tie == "none":
