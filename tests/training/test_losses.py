@@ -68,6 +68,26 @@ def test_the_gradient_is_that_of_the_value(smoothing: float) -> None:
     )
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_bias_is_a_part_of_the_projection(smoothing: float) -> None:
+    hidden, weight, targets = case(CHUNK + 6, torch.float64)
+    generator = torch.Generator().manual_seed(3)
+    bias = torch.randn(len(weight), generator=generator, dtype=torch.float64, requires_grad=True)
+    inputs = (hidden, weight, bias)
+    loss = token_loss(hidden, weight, targets, smoothing, bias)
+    logits = F.linear(hidden, weight, bias)
+    wanted = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    assert loss.objective.item() == pytest.approx(wanted.item(), rel=1e-12)
+    for ours, theirs in zip(
+        torch.autograd.grad(loss.objective, inputs),
+        torch.autograd.grad(wanted, inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    nll, _ = token_statistics(hidden, weight, targets, bias)
+    assert nll.sum().item() == pytest.approx(loss.nll.item(), rel=1e-6)
+
+
 def test_scaling_a_bfloat16_gradient_loses_nothing_on_average() -> None:
     """1/3 rounded to bfloat16 is 0.2 % too large: it must not scale one of two gradients."""
     gradients = []

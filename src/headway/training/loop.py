@@ -175,7 +175,8 @@ class Trainer:
         if self.settings.dtype == "bfloat16":
             hidden = hidden.bfloat16()  # the norms gave float32
         targets = batch.following[batch.target_real]
-        return token_loss(hidden, self.model.head.weight, targets, self.settings.label_smoothing)
+        head, smoothing = self.model.head, self.settings.label_smoothing
+        return token_loss(hidden, head.weight, targets, smoothing, head.bias)
 
     def _not_finite(self, objective: float, rows: list[Rows]) -> NotFinite:
         named = list(self.model.named_parameters())

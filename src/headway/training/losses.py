@@ -30,7 +30,12 @@ class _HeadLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float
+        context: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         V = weight.shape[0]
         dtype = hidden.dtype
@@ -40,11 +45,14 @@ class _HeadLoss(torch.autograd.Function):
         learns = hidden.requires_grad or weight.requires_grad
         hidden_gradient = torch.empty_like(hidden) if learns else None
         weight_gradient = torch.zeros_like(weight, dtype=exact) if learns else None
+        bias_gradient = torch.zeros_like(bias, dtype=exact) if bias is not None else None
         objective = hidden.new_zeros((), dtype=sums)
         nll = hidden.new_zeros((), dtype=sums)
         for start in range(0, len(hidden), CHUNK):
             rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
             logits = (rows @ projection.T).to(exact)  # (n, V)
+            if bias is not None:
+                logits += bias
             chosen = logits.gather(1, wanted[:, None]).squeeze(1)  # (n,)
             likely = chosen  # the mean logit under the target distribution
             if smoothing:
@@ -62,36 +70,49 @@ class _HeadLoss(torch.autograd.Function):
                 gradient -= smoothing / V
             down = torch.full_like(chosen, smoothing - 1.0)
             gradient.scatter_add_(1, wanted[:, None], down[:, None])
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(dim=0)
             gradient = gradient.to(dtype)
             hidden_gradient[start : start + CHUNK] = gradient @ projection
             weight_gradient += gradient.T @ rows
-        context.save_for_backward(hidden_gradient, weight_gradient)
+        context.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         context.mark_non_differentiable(nll)
         return objective, nll
 
     @staticmethod
     def backward(context: Any, objective: Tensor, nll: Tensor) -> Any:
-        hidden_gradient, weight_gradient = context.saved_tensors
         # a scalar tensor leaves the dtype of what it scales
-        return hidden_gradient * objective, weight_gradient * objective, None, None
+        scaled = [each if each is None else each * objective for each in context.saved_tensors]
+        return *scaled, None, None
 
 
-def token_loss(hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> TokenLoss:
-    """Cross-entropy of hidden (N, D) projected by `weight` (V, D) against targets (N,).
+def token_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    bias: Tensor | None = None,
+) -> TokenLoss:
+    """Cross-entropy of hidden (N, D) through `weight` (V, D) and `bias` (V,) against targets (N,).
 
     Label smoothing as torch.nn.functional.cross_entropy has it. Logits are made in the dtype of
     `hidden`, the rest at least in float32, the sums in float64 where the device has it.
     """
-    return TokenLoss(*_HeadLoss.apply(hidden, weight, targets, smoothing))  # type: ignore[no-untyped-call]
+    found = _HeadLoss.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
+    return TokenLoss(*found)
 
 
 @torch.no_grad()
-def token_statistics(hidden: Tensor, weight: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def token_statistics(
+    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood (N,) in nats and whether the likeliest token is the target (N,)."""
     found = []
     for start in range(0, len(hidden), CHUNK):
         rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
         logits = F.linear(rows, weight.to(rows.dtype)).float()
+        if bias is not None:
+            logits += bias
         nll = F.cross_entropy(logits, wanted, reduction="none")
         found.append((nll, logits.argmax(dim=-1) == wanted))
     return torch.cat([nll for nll, _ in found]), torch.cat([right for _, right in found])
