@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headway.base.errors import UserError
     from headway.runs.compare import compare
-    from headway.runs.load import load
+    from headway.runs.language_model import Sampling
+    from headway.runs.open_model import load
     from headway.runs.train import train
 
-__all__ = ["UserError", "compare", "load", "train"]
+__all__ = ["Sampling", "UserError", "compare", "load", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
     "UserError": "headway.base.errors",
     "compare": "headway.runs.compare",
-    "load": "headway.runs.load",
+    "Sampling": "headway.runs.language_model",
+    "load": "headway.runs.open_model",
     "train": "headway.runs.train",
 }
 

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from headway.checkpoint.exchange.huggingface import read_model, write_model
 from headway.decode.greedy import greedy
+from headway.models.build import build
+from headway.settings.model import TransformerSettings
+from headway.settings.presets import PRESETS
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -56,6 +59,7 @@ SMALL_MARIAN = {
     "eos_token_id": 1,
     "decoder_start_token_id": 0,
 }
+SPECIALS_OF_MARIAN = {key: value for key, value in SMALL_MARIAN.items() if key.endswith("_id")}
 DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "gpt2": ("GPT2Config", "GPT2LMHeadModel", SMALL_GPT),
     "gpt2 untied": (
@@ -210,11 +214,22 @@ def test_marian_is_the_same_both_ways(scaled: bool, activation: str, tmp_path: P
     wanted = theirs(ids, attention_mask=real.long(), decoder_input_ids=target).logits
     close(ours(ids, real, target), wanted)
 
-    ids_of_specials = {name: SMALL_MARIAN[name] for name in SMALL_MARIAN if name.endswith("_id")}
-    write_model(tmp_path / "ours", ours, settings, extra=ids_of_specials)
+    write_model(tmp_path / "ours", ours, settings, extra=SPECIALS_OF_MARIAN)
     again, report = transformers.MarianMTModel.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
     assert not any(report.values())
     again = again.eval()(ids, attention_mask=real.long(), decoder_input_ids=target).logits
     assert torch.equal(again, wanted)
+
+
+def test_a_translator_of_ours_becomes_a_marian(tmp_path: Path) -> None:
+    """Without a bias at its output it gets one of zeros."""
+    row = PRESETS["transformer-tiny"] | {"d_model": 16, "d_feed_forward": 24}
+    settings = TransformerSettings(**row)
+    model = build(settings, n_source=V, n_target=V, seed=2)
+    assert write_model(tmp_path / "a", model, settings, extra=SPECIALS_OF_MARIAN) == "marian"
+    again = transformers.MarianMTModel.from_pretrained(tmp_path / "a").eval()
+    ids, real = padded(left=False)
+    found = again(ids, attention_mask=real.long(), decoder_input_ids=ids).logits
+    close(model(ids, real, ids), found)

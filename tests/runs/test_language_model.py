@@ -10,6 +10,7 @@ import torch
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
+import headway
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import write_model
 from headway.models.build import build_decoder
@@ -128,6 +129,10 @@ def test_a_prompt_longer_than_the_context_is_told(model: LanguageModel, n: int) 
 def test_a_text_needs_to_be_in_a_list(model: LanguageModel) -> None:
     with pytest.raises(UserError, match="a list of texts"):
         model.generate("abc", GREEDY)
+
+
+def test_load_opens_it(folder: Path) -> None:
+    assert isinstance(headway.load(folder, device="cpu"), LanguageModel)
 
 
 def test_a_decoder_does_not_embed(folder: Path) -> None:

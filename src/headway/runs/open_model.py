@@ -1,4 +1,4 @@
-"""Opening a model from elsewhere: a Hugging Face folder or a .gguf file."""
+"""Opening a model: a run, a Hugging Face folder or a .gguf file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from headway.base.errors import UserError
 from headway.base.runtime import pick_device
+from headway.checkpoint.exchange.families import family_of
+from headway.checkpoint.exchange.folders import CONFIG, read_config
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.huggingface import read_model
@@ -13,7 +15,31 @@ from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.runs.embedder import Embedder
 from headway.runs.language_model import LanguageModel
+from headway.runs.load import load as open_run
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
+from headway.runs.translator import Translator
+from headway.settings.model import DecoderSettings
+
+
+def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageModel | Embedder:
+    """Open a run, a Hugging Face folder or a .gguf file.
+
+    A run gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder an `Embedder`. Raises
+    UserError if there is no model at that place, or one that Headway does not compute.
+    """
+    place = Path(path)
+    if place.suffix == ".gguf":
+        return open_language_model(place, device=device)
+    if not _is_foreign(place):
+        return open_run(place, device=device)
+    if issubclass(family_of(read_config(place)).kind, DecoderSettings):
+        return open_language_model(place, device=device)
+    return open_embedder(place, device=device)
+
+
+def _is_foreign(folder: Path) -> bool:
+    """Whether the folder's config.json is another tool's: ours says no `model_type`."""
+    return (folder / CONFIG).is_file() and "model_type" in read_config(folder).table
 
 
 def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:

@@ -49,6 +49,8 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
         for name, tensor in read_folder_tensors(folder).items()
     }
     settings = _as_found(family.settings(config), tensors, folder)
+    if isinstance(settings, TransformerSettings):
+        marian.refuse_other_positions(tensors, settings.d_model, str(folder))
     with torch.device("meta"):
         model = _build(settings, config, tensors)
     body, heads = _rows(family, settings, model)

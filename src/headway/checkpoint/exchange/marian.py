@@ -8,13 +8,16 @@ turns. A network does not mind if its width is permuted, so all that reads or wr
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from headway.base.errors import UserError
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.names import Form, Row, layers, linear, row
+from headway.nn.positions import Sinusoidal
 from headway.settings.model import TransformerSettings
 
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
@@ -97,6 +100,17 @@ def body(settings: TransformerSettings) -> list[Row]:
 def head() -> list[Row]:
     """The row of the output's bias; its matrix is the target embedding."""
     return [row("head.bias", "final_logits_bias", Form(leading=True))]
+
+
+def refuse_other_positions(tensors: Mapping[str, Tensor], D: int, where: str) -> None:
+    """Raise UserError if positions that a file has written out are not the sinusoidal ones."""
+    for name, found in tensors.items():
+        if name.endswith("embed_positions.weight"):
+            wanted = Sinusoidal(D)(torch.arange(len(found)))
+            if found.shape != wanted.shape or not torch.allclose(
+                found.float()[:, _halves(D)], wanted, atol=1e-3
+            ):
+                raise UserError(f"'{name}' are not sinusoidal positions", where=where)
 
 
 def _halves(D: int) -> Tensor:
