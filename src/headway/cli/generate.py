@@ -12,7 +12,7 @@ from headway.base.errors import UserError
 from headway.cli.options import Device, JsonFile, Model, write_json
 
 
-def generate(
+def generate(  # long: its options
     model: Model,
     prompt: Annotated[
         str | None,

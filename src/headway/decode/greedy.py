@@ -81,42 +81,36 @@ def follow(
     Rows that are done leave the batch, so that the others do not pay for them.
     """
     paths: list[list[int]] = [[] for _ in limits]
-    totals = [0.0] * len(limits)
-    ended = [False] * len(limits)
-    device = home(model)
+    totals, ended, device = [0.0] * len(limits), [False] * len(limits), home(model)
     rows = [row for row, limit in enumerate(limits) if limit > 0]
     where = upload(torch.tensor(rows, dtype=torch.int64), device)  # (N,): the row of each entry
     if 0 < len(rows) < len(limits):
         state = state.select(where)
-    ends = {eos} if isinstance(eos, int) else set(eos)
-    ids = upload(first_ids(bos, rows), device)  # (N, 1)
-    step = 0
+    ends = {eos} if isinstance(eos, int) else eos
+    ids, step = upload(first_ids(bos, rows), device), 0  # (N, 1)
     while rows:
         logits, state = model.step(ids, state)
         log_probs = next_log_probs(logits, banned)
         if repetition is None:
             chosen = choose(log_probs, where, step)[:, None]  # (N, 1)
         else:
-            weakened = repetition.weaken(logits[:, -1].float(), where)
-            chosen = choose(without(weakened, banned), where, step)[:, None]
-            repetition.add(chosen[:, 0], where)
+            weakened = without(repetition.weaken(logits[:, -1].float(), where), banned)
+            chosen = repetition.add(choose(weakened, where, step), where)[:, None]
         values, tokens = to_host(log_probs.gather(1, chosen), chosen)
-        step += 1
-        keep = []
+        step, keep = step + 1, list[int]()
         picked = zip(rows, values[:, 0].tolist(), tokens[:, 0].tolist(), strict=True)
         for place, (row, value, token) in enumerate(picked):
             if value == NEVER:
                 continue
             totals[row] += value
-            ended[row] = token in ends
-            if not ended[row]:
-                paths[row].append(token)
-                done = until is not None and until(row, token)
-                if step < limits[row] and not done:
-                    keep.append(place)
-        ids = chosen
-        if 0 < len(keep) < len(rows):
+            if token in ends:
+                ended[row] = True
+                continue
+            paths[row].append(token)
+            if not (until is not None and until(row, token)) and step < limits[row]:
+                keep.append(place)
+        ids, rows = chosen, [rows[place] for place in keep]
+        if 0 < len(keep) < len(chosen):
             places = upload(torch.tensor(keep), device)
             state, ids, where = state.select(places), chosen[places], where[places]
-        rows = [rows[place] for place in keep]
     return [Hypothesis(*row) for row in zip(paths, totals, totals, ended, strict=True)]

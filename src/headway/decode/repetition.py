@@ -36,6 +36,7 @@ class Repetition:
         weaker = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
         return torch.where(self.seen[rows], weaker, logits)
 
-    def add(self, tokens: Tensor, rows: Tensor) -> None:
-        """The rows (N,) have said these tokens (N,)."""
+    def add(self, tokens: Tensor, rows: Tensor) -> Tensor:
+        """The rows (N,) have said these tokens (N,), which are given back."""
         self.seen[rows, tokens] = True
+        return tokens
