@@ -58,7 +58,11 @@ def message(overrides: dict[str, Any], base: dict[str, Any] | None = None) -> st
         ("model.dropout", 1.0, "recipe, model.dropout: input should be less than 1, not 1.0"),
         ("model.kind", "rnn", "recipe, model.kind: input should be one of 'transformer', 'recurr"),
         ("model.preset", "transformer-bse", "recipe, model.preset: unknown preset 'transformer-b"),
-        ("model.preset", 5, "recipe, model.preset: unknown preset '5'; known: transformer-base,"),
+        (
+            "model.preset",
+            5,
+            "recipe, model.preset: unknown preset '5'; known: bert-base, bert-large",
+        ),
         ("model", "big", "recipe, model: a table is needed, not 'big'"),
         ("train.steps", "many", "recipe, train.steps: input should be a valid integer, not 'many'"),
         ("train.steps", 1.5, "recipe, train.steps: input should be a valid integer, not 1.5"),

@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.base.errors import UserError
-from headway.settings.model import RecurrentSettings, StackSettings, TransformerSettings
+from headway.settings.model import (
+    DecoderSettings,
+    EncoderSettings,
+    RecurrentSettings,
+    StackSettings,
+    TransformerSettings,
+)
 from headway.settings.presets import PRESETS, expand_preset
 from headway.settings.recipe import Recipe, load_recipe, parse_overrides, shipped_recipes
 from headway.settings.toml import dump_toml
@@ -31,24 +37,29 @@ TABLE: dict[str, Any] = {
 }
 
 
+KINDS = {
+    "transformer": TransformerSettings,
+    "decoder": DecoderSettings,
+    "encoder": EncoderSettings,
+}
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_settings(name: str) -> None:
     row = expand_preset({"preset": name}, where="here")
     assert row == PRESETS[name]
-    made = TransformerSettings(**row)
-    assert made.d_model % made.n_heads == 0
-    assert (made.order, made.norm, made.positions, made.tie) == (
-        "post",
-        "layer",
-        "sinusoidal",
-        "all",
-    )
+    made = KINDS[row["kind"]](**row)
+    assert made.d_model == made.n_heads * made.head_width
+    if row["kind"] == "transformer":
+        facts = (made.order, made.norm, made.positions, made.tie, made.scale_embedding)
+        assert facts == ("post", "layer", "sinusoidal", "all", True)
 
 
 def test_the_published_sizes() -> None:
     sizes = {
         name: (row["n_encoder_layers"], row["d_model"], row["d_feed_forward"], row["n_heads"])
         for name, row in PRESETS.items()
+        if row["kind"] == "transformer"
     }
     assert sizes["transformer-base"] == (6, 512, 2048, 8)
     assert sizes["transformer-big"] == (6, 1024, 4096, 16)
