@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from headway.base.errors import UserError
-from headway.checkpoint.exchange.gguf_file import GGUF
+from headway.checkpoint.exchange.gguf_file import GGUF, STORAGES
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
+from headway.tokens.gguf import gguf_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -60,7 +61,10 @@ def write(path: Path, model: Any, *, factors: Tensor | None = None, kind: Any = 
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     writer.add_rope_dimension_count(K)
-    writer.add_token_list([f"t{n}" for n in range(V)])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL", "ab", "abc"])
+    writer.add_token_merges(["a b", "ab c"])
     writer.add_token_types([1] * V)
     names = {
         "self_attn.q_proj": "attn_q",
@@ -141,6 +145,15 @@ def test_each_storage_is_read_as_gguf_reads_it(tmp_path: Path, kind: str) -> Non
     assert np.array_equal(found.numpy(), wanted)
     ours, _ = read_gguf_model(file)
     assert (ours(IDS) - theirs(IDS).logits).abs().mean() < 1.0
+
+
+def test_blocks_have_the_sizes_that_gguf_gives_them() -> None:
+    for kind, storage in STORAGES.items():
+        type = gguf.GGMLQuantizationType(kind)
+        assert (storage.name, (storage.block, storage.n_bytes)) == (
+            type.name,
+            tuple(gguf.GGML_QUANT_SIZES[type]),
+        )
 
 
 def test_a_missing_tensor_is_told(tmp_path: Path) -> None:
@@ -241,7 +254,9 @@ def test_mutations_give_clean_errors(tmp_path: Path) -> None:
             del data[draw.randrange(len(data)) :]
         path.write_bytes(data)
         try:
-            read_gguf_model(GGUF(path))
+            file = GGUF(path)
+            read_gguf_model(file)
+            gguf_tokenizer(file.metadata, str(path))
         except UserError:
             failures += 1
     assert failures > 100

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.models.build import build, build_decoder
+from headway.models.build import build, build_decoder, build_masked
 from headway.nn.positions import Sinusoidal
-from headway.settings.model import DecoderSettings, TransformerSettings
+from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
 from headway.settings.presets import PRESETS
 
 V = 53
@@ -45,6 +45,9 @@ def gpt2_files(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     [
         ({"model_type": "gpt3"}, "gpt2"),
         ({"model_type": None}, "there is no 'model_type'"),
+        ({"n_layer": 10**9}, "1,000,000,000 layers, but 28 tensors"),
+        ({"n_positions": 2**60}, "sizes that no tensor can have"),
+        ({"vocab_size": -1}, "'vocab_size' is -1"),
         ({"n_layer": "two"}, "'n_layer' is 'two', not a whole number"),
         ({"n_head": 5}, "n_heads = 5 does not divide d_model = 24"),
         ({"activation_function": "mish"}, "'activation_function' is 'mish'; Headway computes only"),
@@ -150,3 +153,16 @@ def test_positions_that_a_file_writes_out_must_be_sines(tmp_path: Path) -> None:
         folder = bad_folder(tmp_path / f"bad{number}", config, tensors | {name: other.contiguous()})
         with pytest.raises(UserError, match="are not sinusoidal positions"):
             read_model(folder)
+
+
+def test_what_is_written_twice_must_be_the_same(tmp_path: Path) -> None:
+    settings = EncoderSettings(**PRESETS["bert-tiny"] | {"d_model": 24, "n_heads": 3})
+    write_model(tmp_path / "a", build_masked(settings, n_tokens=V, seed=1), settings)
+    config = json.loads((tmp_path / "a" / "config.json").read_text("utf-8"))
+    tensors = load_file(tmp_path / "a" / "model.safetensors")
+    name = "cls.predictions.decoder.weight"
+    same = tensors["bert.embeddings.word_embeddings.weight"].clone()
+    read_model(bad_folder(tmp_path / "same", config, tensors | {name: same}))
+    other = bad_folder(tmp_path / "other", config, tensors | {name: same + 1})
+    with pytest.raises(UserError, match="must be the same, but they differ"):
+        read_model(other)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from headway.base.errors import UserError
 
+M = TypeVar("M", bound=nn.Module)
 # Metadata: {name: the name that holds its tensor}, as JSON. It is the only key, because safetensors
 # writes several in an order that changes, and equal tensors should be equal files.
 _TIED = "tied"
@@ -106,6 +109,22 @@ def adopt(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         for name in same:
             owner, _, last = name.rpartition(".")
             setattr(module.get_submodule(owner), last, weight)
+
+
+def on_meta(make: Callable[[], M], n_layers: int, n_tensors: int, *, where: str) -> M:
+    """A network without memory for its weights, which `adopt` gives it.
+
+    Raises UserError for more layers than there are tensors, before they are made, and for sizes
+    that no tensor can have.
+    """
+    what = f"{n_layers:,} layers, but {n_tensors:,} tensors"
+    if n_layers <= n_tensors:
+        try:
+            with torch.device("meta"):
+                return make()
+        except (RuntimeError, OverflowError) as error:
+            what = f"sizes that no tensor can have ({str(error).splitlines()[0]})"
+    raise UserError(what, where=where, todo="copy the files again")
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
@@ -46,16 +47,16 @@ def gguf_tokenizer(metadata: Mapping[str, Any], where: str) -> Backend:
     together.
     """
     kinds = {"gpt2": _byte_level, "llama": _sentence_piece}
-    kind = metadata.get(f"{_KEY}.model")
+    kind = str(metadata.get(f"{_KEY}.model"))
     if kind not in kinds:
-        raise unknown(f"{_KEY}.model", str(kind), kinds, where=where)
-    tokens = list(_list(metadata, "tokens", where))
+        raise unknown(f"{_KEY}.model", kind, kinds, where=where)
+    tokens = _texts(metadata, "tokens", where)
     vocab = {token: id for id, token in enumerate(tokens)}
     if len(vocab) != len(tokens):
         raise UserError("the same token twice", where=f"{where}, {_KEY}.tokens")
     made = kinds[kind](metadata, vocab, where)
-    types = metadata.get(f"{_KEY}.token_type")
-    if types is not None:
+    if f"{_KEY}.token_type" in metadata:
+        types = _numbers(metadata, "token_type", where)
         if len(types) != len(tokens):
             raise UserError("not as many types as tokens", where=f"{where}, {_KEY}.token_type")
         special = [token for token, type in zip(tokens, types, strict=True) if type == _CONTROL]
@@ -67,10 +68,10 @@ def gguf_tokenizer(metadata: Mapping[str, Any], where: str) -> Backend:
 
 def _byte_level(metadata: Mapping[str, Any], vocab: dict[str, int], where: str) -> Backend:
     """GPT-2's kind: pieces by a rule, bytes as letters, merges in their order."""
-    pre = metadata.get(f"{_KEY}.pre")
+    pre = str(metadata.get(f"{_KEY}.pre"))
     if pre not in CUTS:
-        raise unknown(f"{_KEY}.pre", str(pre), CUTS, where=where)
-    merges = [_pair(merge, where) for merge in _list(metadata, "merges", where)]
+        raise unknown(f"{_KEY}.pre", pre, CUTS, where=where)
+    merges = [_pair(merge, where) for merge in _texts(metadata, "merges", where)]
     for left, right in merges:
         if not {left, right, left + right} <= vocab.keys():
             raise UserError(f"the merge '{left} {right}' is of no tokens", where=where)
@@ -88,8 +89,8 @@ def _byte_level(metadata: Mapping[str, Any], vocab: dict[str, int], where: str) 
 
 def _sentence_piece(metadata: Mapping[str, Any], vocab: dict[str, int], where: str) -> Backend:
     """SentencePiece's BPE (Llama 1 and 2): the neighbours of the best score are merged first."""
-    scores = _list(metadata, "scores", where)
-    types = _list(metadata, "token_type", where)
+    scores = _numbers(metadata, "scores", where)
+    types = _numbers(metadata, "token_type", where)
     if not len(scores) == len(types) == len(vocab):
         raise UserError("not as many scores or types as tokens", where=f"{where}, {_KEY}.scores")
     unknowns = [token for token, id in vocab.items() if types[id] == _UNKNOWN]
@@ -129,11 +130,21 @@ def _merges(vocab: Mapping[str, int], scores: Sequence[float]) -> list[tuple[str
     return [pair for _, pair in found]
 
 
-def _list(metadata: Mapping[str, Any], name: str, where: str) -> Any:
+def _texts(metadata: Mapping[str, Any], name: str, where: str) -> list[str]:
     found = metadata.get(f"{_KEY}.{name}")
-    if found is None or isinstance(found, str) or not hasattr(found, "__len__"):
-        raise UserError(f"there is no list '{_KEY}.{name}'", where=where)
-    return found
+    if isinstance(found, Sequence) and not isinstance(found, str):
+        texts = list(found)
+        if all(isinstance(text, str) for text in texts):
+            return texts
+    raise UserError(f"there is no list of texts '{_KEY}.{name}'", where=where)
+
+
+def _numbers(metadata: Mapping[str, Any], name: str, where: str) -> list[float]:
+    found = np.asarray(metadata.get(f"{_KEY}.{name}"))
+    if found.ndim != 1 or found.dtype.kind not in "iuf":
+        raise UserError(f"there is no list of numbers '{_KEY}.{name}'", where=where)
+    numbers: list[float] = found.tolist()
+    return numbers
 
 
 def _pair(merge: str, where: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from tokenizers.decoders import DecodeStream
 
 from headway.base.errors import UserError
 from headway.tokens.chat import Message, render_chat
-from headway.tokens.codec import Codec, blocks
+from headway.tokens.codec import Codec, blocks, only_unicode
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ class TextTokenizer(Codec):
 
         BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1.
         """
-        given = list(texts) if seconds is None else list(zip(texts, seconds, strict=True))
+        texts = list(only_unicode(texts))
+        given = texts if seconds is None else list(zip(texts, only_unicode(seconds), strict=True))
         rows = self._made.encode_batch(given, add_special_tokens=True)
         return [(row.ids, row.type_ids) for row in rows]
 

@@ -35,7 +35,10 @@ class Config:
     def need(self, key: str, *allowed: Any, default: Any) -> Any:
         """The value of a key of which we can obey these values alone; else UserError."""
         value = self.table.get(key, default)
-        if value not in allowed:
+        plain = value is None or isinstance(
+            value, str | int | float
+        )  # an array is equal to nothing
+        if not plain or value not in allowed:
             known = ", ".join(repr(each) for each in allowed)
             what = f"'{key}' is {value!r}; Headway computes only {known}"
             raise UserError(what, where=self.where, todo="this model cannot be imported")

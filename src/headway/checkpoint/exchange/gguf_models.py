@@ -14,7 +14,7 @@ from headway.base.errors import UserError, unknown
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.names import SAME, Form, Row, layers, linear, row, to_ours
-from headway.checkpoint.weights import adopt
+from headway.checkpoint.weights import adopt, on_meta
 from headway.models.decoder import Decoder
 from headway.nn.dropout import number_places
 from headway.nn.positions import Rotary
@@ -50,8 +50,10 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     settings = parse(DecoderSettings, table, where=where)
     if FACTORS in file.tensors:
         settings = _stretched(settings, file.tensor(FACTORS), where)
-    with torch.device("meta"):
-        model = Decoder(settings, _n_tokens(file))
+    n_tokens = _n_tokens(file)
+    model = on_meta(
+        lambda: Decoder(settings, n_tokens), settings.n_layers, len(file.tensors), where=where
+    )
     rows = architecture.rows(settings)
     if settings.tie == "none":
         rows.append(row("head.weight", "output.weight"))

@@ -21,7 +21,7 @@ from headway.checkpoint.exchange.folders import (
     read_folder_tensors,
 )
 from headway.checkpoint.exchange.names import Row, linear, row, to_ours, to_theirs, within
-from headway.checkpoint.weights import adopt, write_foreign
+from headway.checkpoint.weights import adopt, on_meta, write_foreign
 from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier, Encoder, MaskedLanguageModel
 from headway.models.seq2seq import Transformer
@@ -51,8 +51,13 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
     settings = _as_found(family.settings(config), tensors, folder)
     if isinstance(settings, TransformerSettings):
         marian.refuse_other_positions(tensors, settings.d_model, str(folder))
-    with torch.device("meta"):
-        model = _build(settings, config, tensors)
+    _refuse_unequal_copies(tensors, folder)
+    model = on_meta(
+        lambda: _build(settings, config, tensors),
+        _n_layers(settings),
+        len(tensors),
+        where=config.where,
+    )
     body, heads = _rows(family, settings, model)
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
     found = to_ours(body + heads, tensors, shapes, ignored=family.ignored, where=str(folder))
@@ -142,12 +147,39 @@ def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
     return settings
 
 
+def _refuse_unequal_copies(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Raise UserError if a tensor that is written twice is not the same both times."""
+    for copy, original in _COPIES:
+        both = tensors.get(copy), tensors.get(original)
+        if both[0] is not None and both[1] is not None and not torch.equal(both[0], both[1]):
+            what = f"'{copy}' and '{original}' must be the same, but they differ"
+            raise UserError(what, where=str(folder), todo="this model cannot be imported")
+
+
+_COPIES = [
+    ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"),
+    ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ("encoder.embed_tokens.weight", "shared.weight"),
+    ("decoder.embed_tokens.weight", "shared.weight"),
+    ("lm_head.weight", "shared.weight"),
+]
+
+
+def _n_layers(settings: Any) -> int:
+    """Of all stacks together."""
+    if isinstance(settings, TransformerSettings):
+        return settings.n_encoder_layers + settings.n_decoder_layers
+    return int(settings.n_layers)
+
+
 _EMBEDDINGS = {"wte.weight", "tokens_embed.weight", "embed_tokens.weight"}
 
 
 def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
     """The network that these settings and tensors are of."""
     n_tokens = config.take("vocab_size", int)
+    if n_tokens < 1:
+        raise UserError(f"'vocab_size' is {n_tokens}", where=config.where)
     if isinstance(settings, TransformerSettings):
         return Transformer(settings, n_tokens, config.take("decoder_vocab_size", int, n_tokens))
     if isinstance(settings, DecoderSettings):
