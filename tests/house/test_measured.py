@@ -78,3 +78,35 @@ def test_the_page_of_studies_tells_what_was_measured(file: Path) -> None:
     assert file.with_suffix(".svg").exists()
     assert found["command"] == f"headway study {file.stem} --seeds 3"
     assert found["seconds"] <= 900
+
+
+SPEED = (EXPLANATION / "speed.md").read_text("utf-8")
+BENCH = json.loads((RESULTS / "bench.json").read_text("utf-8"))["rows"]
+
+
+def test_the_table_of_peers_is_what_was_measured() -> None:
+    speeds = [row for row in BENCH if "ratio_range" in row]
+    memories = [row for row in BENCH if "memory" in row.get("measure", "")]
+    for speed, memory in zip(speeds, memories, strict=True):
+        assert (speed["case"], speed["peer"]) == (memory["case"], memory["peer"])
+        low, high = speed["ratio_range"]
+        cells = f"{speed['ratio']:.2f} | {low:.2f}–{high:.2f} | {memory['ratio']:.2f}"
+        assert f"| `{speed['case']}` | {speed['peer']} | {cells} |" in SPEED
+
+
+def test_training_is_as_fast_as_it_should_be_beside_its_peer() -> None:
+    """Target tokens a second against torch.nn.Transformer written the ordinary way."""
+    first, memory = BENCH[:2]
+    assert first["case"] == "train-torch"
+    assert first["ratio"] >= 2.5
+    assert memory["ratio"] <= 1.25
+    assert all(row.get("agrees", True) for row in BENCH)
+
+
+def test_the_profile_of_a_step_is_what_was_measured() -> None:
+    found = json.loads((RESULTS / "profile.json").read_text("utf-8"))["profile"]
+    for cells in (
+        [f"{found[dtype]['milliseconds']['matrix products']:,.0f}" for dtype in found],
+        [f"{found[dtype]['milliseconds_a_step']:,.0f}" for dtype in found],
+    ):
+        assert f"| {' | '.join(cells)} |" in SPEED
