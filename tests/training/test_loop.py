@@ -109,7 +109,7 @@ def test_an_evaluation_changes_nothing(make: Make, weights_of: Weights, model: s
     def evaluate(_: TrainState) -> None:
         torch.rand(random.randrange(1, 50))
         np.random.rand(3)  # noqa: NPY002 - somebody's evaluation may
-        batch = trainer.order.pairs.batch(np.arange(4), pad=0, bos=2)
+        batch = trainer.batches.batch(0, np.arange(4))
         trainer.model.eval()
         with torch.no_grad():
             trainer.model(batch.source, batch.source_real, batch.target)

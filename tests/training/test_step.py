@@ -89,7 +89,7 @@ def test_the_gradient_is_that_of_the_mean_over_real_tokens(
 ) -> None:
     trainer = make(model, label_smoothing=smoothing, clip=0.0)
     chosen = rows(3, 1, 4, 15, 9, 2, 6)
-    batch = trainer.order.pairs.batch(chosen, pad=0, bos=2)
+    batch = trainer.batches.batch(0, chosen)
     logits = trainer.model(batch.source, batch.source_real, batch.target)
     logits, targets = logits[batch.target_real], batch.following[batch.target_real]
     mean = F.cross_entropy(logits, targets, label_smoothing=smoothing)
@@ -242,7 +242,7 @@ def test_what_is_not_finite_ends_the_run(
     with pytest.raises(NotFinite, match=re.escape(named.format(name))) as caught:
         trainer.run(Hook(1, lambda _: None), [Hook(4, at_step_4)], leave=lambda _: None)
     assert caught.value.where == "step 5"
-    first = trainer.order.seen[4 * accumulate]  # type: ignore[attr-defined]
+    first = trainer.batches.seen[4 * accumulate]  # type: ignore[attr-defined]
     assert f"training pairs {first[0]}, {first[1]}, " in caught.value.what
     now = weights_of(trainer)
     assert all(torch.equal(now[key], value) for key, value in left.items())
