@@ -18,11 +18,11 @@ from headway.settings.data import (
     HubPairs,
     PairFiles,
     TableFile,
-    TokenizerSettings,
 )
 from headway.settings.kinds import TranslationRecipe
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.presets import PRESETS
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.settings.training import EvaluateSettings, TrainSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -35,7 +35,7 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     (f"{PARTS}one table", "", TableFile),
     (f"{PARTS}a data set of the hub", "", HubPairs),
     (f"{PARTS}the built-in corpus", "", BuiltinPairs),
-    ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
+    ("`[tokenizer]`", "tokenizer.", PairTokenizerSettings),
     ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),
     ('`[model]` with `kind = "recurrent"`', "model.", RecurrentSettings),
     ("`[train]`", "train.", TrainSettings),
