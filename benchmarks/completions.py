@@ -6,7 +6,7 @@ function's indentation is its body; with the head before it, it parses as Python
 Beside it the true bodies of the same length, and the model's body of another function put in its
 place: what parses by luck.
 
-    .venv/bin/python benchmarks/completions.py runs/lm-stdlib --json benchmarks/results/lm-stdlib.json
+    .venv/bin/python benchmarks/completions.py runs/lm-stdlib --json lm-stdlib.json
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageMode
     if place.suffix == ".gguf":
         return open_language_model(place, device=device)
     if not _is_foreign(place):
-        return open_run(place, device=device)
+        run: Translator | LanguageModel | Embedder = open_run(place, device=device)
+        return run
     if issubclass(family_of(read_config(place)).kind, DecoderSettings):
         return open_language_model(place, device=device)
     return open_embedder(place, device=device)
