@@ -29,7 +29,7 @@ PAIRS = {  # a query -> the document that answers it
     "sort a list in Python": "sorted(values, key=len) gives a new list in order of length.",
     "who painted the Mona Lisa": "Leonardo da Vinci's most famous portrait hangs in the Louvre.",
     "best way to boil an egg": "Put it into simmering water and wait for seven minutes.",
-    "when did the Berlin Wall fall": "On 9 November 1989 the crossings between East and West opened.",
+    "when did the Berlin Wall fall": "On 9 November 1989 the crossings from East to West opened.",
     "cheap flights to Japan": "Fares to Tokyo are lowest in January and February.",
     "what causes earthquakes": "Plates of the crust stick, bend and suddenly slip along faults.",
 }
