@@ -44,19 +44,19 @@ def heads(text: str) -> list[tuple[str, str]]:
                 continue
             begin = max(0, node.lineno - 1 - len(node.decorator_list))
             indent = " " * first.col_offset
-            found.append(("".join(lines[begin:end]), indent))
+            # no line end: as a token of its own before an indentation, it is in no text
+            found.append(("".join(lines[begin:end]).removesuffix("\n"), indent))
     return found
 
 
 def body(written: str, indent: str) -> str:
-    """The lines up to the first that leaves the function; the last one may be cut off."""
-    kept = []
-    for line in written.splitlines(keepends=True):
+    """What stands up to the first line that leaves the function; the last one may be cut off."""
+    first, *lines = written.splitlines(keepends=True)[:-1] or [""]  # the limit cut the last
+    kept = [first]
+    for line in lines:
         if line.strip() and not line.startswith(indent):
             break
         kept.append(line)
-    else:
-        kept = kept[:-1]  # the limit of tokens cut it
     return "".join(kept)
 
 
