@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import UserError
 from headway.base.runtime import pick_device
@@ -12,20 +13,24 @@ from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.huggingface import read_model
 from headway.models.decoder import Decoder
-from headway.models.encoder import Encoder
+from headway.models.encoder import Encoder, MaskedLanguageModel
 from headway.runs.embedder import Embedder
+from headway.runs.filler import Filler
 from headway.runs.language_model import LanguageModel
-from headway.runs.load import load as open_run
+from headway.runs.load import open_run
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
 from headway.settings.model import DecoderSettings
 
 
-def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageModel | Embedder:
+def load(
+    path: str | Path, *, device: str = "auto"
+) -> Translator | LanguageModel | Filler | Embedder:
     """Open a run, a Hugging Face folder or a .gguf file.
 
-    A run gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder an `Embedder`. Raises
-    UserError if there is no model at that place, or one that Headway does not compute.
+    A run gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder with a masked head a
+    `Filler`, one without an `Embedder`. Raises UserError if there is no model at that place, or one
+    that Headway does not compute.
     """
     place = Path(path)
     if place.suffix == ".gguf":
@@ -34,7 +39,10 @@ def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageMode
         return open_run(place, device=device)
     if issubclass(family_of(read_config(place)).kind, DecoderSettings):
         return open_language_model(place, device=device)
-    return open_embedder(place, device=device)
+    found, settings = read_model(place)
+    if isinstance(found, MaskedLanguageModel):
+        return Filler(found, folder_tokenizer(place), settings, pick_device(device))
+    return _embedder(found, settings, place, device)
 
 
 def _is_foreign(folder: Path) -> bool:
@@ -60,13 +68,46 @@ def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageMo
     return LanguageModel(found, folder_tokenizer(place), settings, chosen)
 
 
+def open_filler(path: str | Path, *, device: str = "auto") -> Filler:
+    """A model that guesses what is masked. Raises UserError if there is none at that place."""
+    place = Path(path)
+    if not _is_foreign(place):
+        opened = open_run(place, device=device)
+        if not isinstance(opened, Filler):
+            raise UserError(
+                f"{opened!r} does not fill masks",
+                where=str(place),
+                todo="name the run of a masked language model",
+            )
+        return opened
+    found, settings = read_model(place)
+    if not isinstance(found, MaskedLanguageModel):
+        raise UserError(
+            f"a {settings.kind} without a head for masked tokens",
+            where=str(place),
+            todo="name a BERT that was exported with it",
+        )
+    return Filler(found, folder_tokenizer(place), settings, pick_device(device))
+
+
 def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
     """An encoder that gives a vector a text. Raises UserError if there is none at that place."""
-    place, chosen = Path(path), pick_device(device)
+    place = Path(path)
+    if not _is_foreign(place):
+        opened = open_run(place, device=device)
+        if not isinstance(opened, Filler):
+            raise UserError(
+                f"{opened!r} does not embed text", where=str(place), todo="name an encoder"
+            )
+        return opened.embedder()
     found, settings = read_model(place)
+    return _embedder(found, settings, place, device)
+
+
+def _embedder(found: Any, settings: Any, place: Path, device: str) -> Embedder:
     encoder = found if isinstance(found, Encoder) else getattr(found, "encoder", None)
     if not isinstance(encoder, Encoder):
         raise UserError(
             f"a {settings.kind} does not embed text", where=str(place), todo="name an encoder"
         )
-    return Embedder.of_folder(encoder, settings, place, chosen)
+    return Embedder.of_folder(encoder, settings, place, pick_device(device))

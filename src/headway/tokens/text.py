@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from tokenizers.decoders import DecodeStream
 from headway.base.errors import UserError
 from headway.tokens.chat import Message, render_chat
 from headway.tokens.codec import Codec, blocks, only_unicode
+
+_BLANKS = (" ", "\n", "\t", "\r", "▁")
+_BYTE_BLANKS = ("Ġ", "Ċ", "ĉ", "č")  # the first four as GPT-2 writes them
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,29 @@ class TextTokenizer(Codec):
         rows = self._made.encode_batch(given, add_special_tokens=True)
         return [(row.ids, row.type_ids) for row in rows]
 
+    def shown(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens written out."""
+        return self._made.decode(list(ids), skip_special_tokens=False)
+
+    def begin_words(self) -> list[bool]:
+        """Whether each id begins a word wherever it stands.
+
+        In WordPiece all but continuations do, in other vocabularies of pieces what begins with a
+        blank, in one of words all.
+        """
+        model = json.loads(self.to_json())["model"]
+        if model["type"] == "WordPiece":
+            continues = model["continuing_subword_prefix"]
+            return [not token.startswith(continues) for token in self._tokens()]
+        if model["type"] == "WordLevel":
+            return [True] * len(self)
+        return [token.startswith(self._blanks()) for token in self._tokens()]
+
+    def joins_blanks(self) -> bool:
+        """Whether the blank before a word is part of the word's first token."""
+        blanks = self._blanks()
+        return any(token.startswith(blanks) and len(token) > 1 for token in self._tokens())
+
     def chat(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a conversation up to where the assistant is to answer.
 
@@ -119,6 +146,13 @@ class TextTokenizer(Codec):
     def _specials(self) -> re.Pattern[str]:
         longest_first = sorted(self._ids, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    def _tokens(self) -> list[str]:
+        """The token of each id; ids of a file from elsewhere may have gaps, which are empty."""
+        return [self._made.id_to_token(id) or "" for id in range(len(self))]
+
+    def _blanks(self) -> tuple[str, ...]:
+        return _BYTE_BLANKS if self._byte_level else _BLANKS
 
     def _first(self) -> list[int]:
         return [self.roles.bos] if self.roles.adds_bos and self.roles.bos is not None else []

@@ -6,12 +6,14 @@ from typing import Any
 
 from headway.runs.tasks.base import Task
 from headway.runs.tasks.language import LanguageTask
+from headway.runs.tasks.masked import MaskedTask
 from headway.runs.tasks.translation import TranslationTask
-from headway.settings.kinds import LanguageRecipe, Recipe, TranslationRecipe
+from headway.settings.kinds import LanguageRecipe, MaskedRecipe, Recipe, TranslationRecipe
 
 _TASKS: dict[type[Recipe], type[Task[Any]]] = {
     TranslationRecipe: TranslationTask,
     LanguageRecipe: LanguageTask,
+    MaskedRecipe: MaskedTask,
 }
 
 
