@@ -39,6 +39,7 @@ STEPS = 9000  # of pretraining
 ARMS = ("scratch", "pretrained")
 RATES = (1e-4, 3e-4, 1e-3)
 MODEL = {"preset": "bert-mini", "max_length": 128, "attention_dropout": 0.0}
+PARTS = {"train": "train", "test": "dev"}
 EPOCHS = {"sst2-1000": 10.0, "sst2": 3.0, "mrpc": 8.0}
 Run = dict[str, Any]
 
@@ -113,13 +114,12 @@ def labels_of(out: Path, seed: int) -> Path:
 
 def fine_tuning(out: Path, task: str, arm: str, seed: int, rate: float) -> Run:
     """The recipe of one arm; from scratch it has the pretrained model's settings and tokeniser."""
-    columns = {"text": "sentence", "label": "label"}
-    files = {"train": data("glue", "SST-2", "train.tsv"), "test": data("glue", "SST-2", "dev.tsv")}
+    folder, columns = "SST-2", {"text": "sentence", "label": "label"}
+    if task == "mrpc":
+        folder, columns = "MRPC", {"text": "#1 String", "second": "#2 String", "label": "Quality"}
+    files = {part: data("glue", folder, f"{name}.tsv") for part, name in PARTS.items()}
     if task == "sst2-1000":
         files["train"] = labels_of(out, seed)
-    if task == "mrpc":
-        columns = {"text": "#1 String", "second": "#2 String", "label": "Quality"}
-        files = {"train": data("glue", "MRPC", "train.tsv"), "test": data("glue", "MRPC", "dev.tsv")}
     run = pretrained(out, seed)
     begins: Run = {"model": {"from": str(run)}}
     if arm == "scratch":

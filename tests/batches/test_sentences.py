@@ -116,7 +116,9 @@ def test_each_pass_has_an_order_splits_and_partners_of_its_own_and_repeats_them(
     one, other = (SentenceRows(side_of(documents), 30, seed=(7, 0), pairs=True) for _ in range(2))
 
     def ids(rows: SentenceRows, number: int) -> list[list[int]]:
-        return [[*first.tolist(), -1, *second.tolist()] for first, second, _ in a_pass(rows, number)]
+        return [
+            [*first.tolist(), -1, *second.tolist()] for first, second, _ in a_pass(rows, number)
+        ]
 
     passes = [ids(one, number) for number in range(3)]
     assert passes[0] != passes[1] != passes[2]

@@ -158,14 +158,14 @@ def _cut(
     heads: Rows, n: int, room: int, random: np.random.Generator, shorter: float
 ) -> Iterator[tuple[int, int]]:
     """Cut a document of `n` ids at the beginnings of sentences; within one that is very long."""
-    start = 0
+    start, ends = 0, np.append(heads, n)
     while start < n:
         wanted = room
         if random.random() < shorter:
             wanted = int(random.integers(2, room + 1))
-        end = min(start + wanted, n)
-        if end < n:
-            head = int(heads[np.searchsorted(heads, end, side="right") - 1])
-            end = head if head - start > wanted // 2 else end
+        after = int(np.searchsorted(ends, start + wanted, side="right"))
+        end = int(ends[after - 1])
+        if end < n and end - start <= wanted // 2:  # the sentence after would leave it too short
+            end = min(int(ends[after]), start + room)
         yield start, end
         start = end

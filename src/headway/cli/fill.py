@@ -16,7 +16,8 @@ def fill(
     text: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="TEXT", help="A text with masks; repeatable. Lines of standard input if not set."
+            metavar="TEXT",
+            help="A text with masks; repeatable. Lines of stdin if not set.",
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Guesses for each mask.")] = 5,

@@ -34,7 +34,8 @@ class NearSeen:
         made = self._make(num_perm=_HASHES)
         made.update_batch(_runs(text))
         hashes = made.hashvalues.astype(np.uint32)
-        if any(np.mean(self._kept[place] == hashes) >= ALIKE for place in self._buckets.query(made)):
+        near = (self._kept[place] for place in self._buckets.query(made))
+        if any(np.mean(hashes == other) >= ALIKE for other in near):
             return True
         self._buckets.insert(len(self._kept), made)
         self._kept.append(hashes)

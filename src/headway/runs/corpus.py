@@ -110,7 +110,7 @@ def corpus_notices(report: Mapping[str, Any]) -> list[str]:
         per_token = each["bytes"] / max(1, each["tokens"])
         told.append(
             f"{name}: {each['documents']:,} documents, {each['tokens']:,} tokens of "
-            f"{per_token:.2f} bytes; {each['share']:.1%} of what is read, {each['passes']:.2f} passes"
+            f"{per_token:.2f} bytes; {each['share']:.1%} of all, {each['passes']:.2f} passes"
         )
         told += [
             f"{name}: {finding['count']:,} documents "

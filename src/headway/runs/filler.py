@@ -124,11 +124,9 @@ class Filler:
             ids += [self.mask, *part]
         ids += frame[1:]
         if len(ids) > self.settings.max_length:
-            raise UserError(
-                f"text {number} has {len(ids):,} tokens; the model reads {self.settings.max_length:,}",
-                where="text",
-                todo="shorten it around the masks",
-            )
+            longest = self.settings.max_length
+            what = f"text {number} has {len(ids):,} tokens; the model reads {longest:,}"
+            raise UserError(what, where="text", todo="shorten it around the masks")
         return ids
 
     def _guesses(self, rows: list[list[int]], top: int) -> list[list[Guess]]:

@@ -87,9 +87,7 @@ class PredictMasked:
             chosen = chosen.bfloat16()
         output = model.masked.output
         losses = {
-            "masked": token_loss(
-                chosen, output.weight, batch.targets, self.smoothing, output.bias
-            )
+            "masked": token_loss(chosen, output.weight, batch.targets, self.smoothing, output.bias)
         }
         if pooled is not None and batch.relation is not None and model.follows is not None:
             asked = batch.relation >= 0

@@ -27,8 +27,8 @@ from headway.models.build import build_masked
 from headway.models.encoder import MaskedLanguageModel
 from headway.runs.corpus import (
     CORPUS,
-    EncodedSource,
     Encode,
+    EncodedSource,
     corpus_notices,
     corpus_report,
     encode_part,
@@ -122,11 +122,11 @@ class MaskedTask(Task[Filler]):
             "token_accuracy": masked.token_accuracy,
             "tokens": masked.tokens,
         }
-        said = f"masked tokens: perplexity {masked.perplexity:.2f}  right {masked.token_accuracy:.1f} %"
+        said = f"perplexity {masked.perplexity:.2f}  right {masked.token_accuracy:.1f} %"
         if follows.tokens:
             record["follows_nll"] = follows.mean
             record["follows_accuracy"] = follows.token_accuracy
-            said += f"  next sentence: right {follows.token_accuracy:.1f} %"
+            said += f"  next sentence {follows.token_accuracy:.1f} %"
         if len(found) > 1:
             record |= {f"nll_{name}": each.mean for name, (each, _) in found.items()}
         record[PASSAGES] = self._passages(opened, next(iter(held.values())))
@@ -134,18 +134,19 @@ class MaskedTask(Task[Filler]):
 
     def _passages(self, opened: Filler, batches: Sequence[MaskedBatch]) -> list[dict[str, str]]:
         """Held-out texts of several lengths: with their masks, filled in, and as they were."""
-        n = min(self.recipe.evaluate.samples, len(batches))
-        places = np.linspace(0, len(batches) - 1, n).astype(int).tolist() if n else []
+        rows = [(batch, row) for batch in batches for row in range(len(batch.ids))]
+        n = min(self.recipe.evaluate.samples, len(rows))
+        places = np.linspace(0, len(rows) - 1, n).astype(int).tolist() if n else []
         found = []
-        for batch in (batches[place] for place in places):
+        for batch, row in (rows[place] for place in places):
             was = batch.ids.clone()
             was[batch.chosen] = batch.targets
-            rows = {"masked": batch.ids, "filled": opened.best(batch), "was": was}
-            real = batch.real[0]
+            texts = {"masked": batch.ids, "filled": opened.best(batch), "was": was}
+            real = batch.real[row]
             found.append(
                 {
-                    name: self.tokenizer.shown(ids[0][real][1:-1].tolist())
-                    for name, ids in rows.items()
+                    name: self.tokenizer.shown(ids[row][real][1:-1].tolist())
+                    for name, ids in texts.items()
                 }
             )
         return found
