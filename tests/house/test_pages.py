@@ -18,7 +18,6 @@ from headway.settings.data import (
     HubPairs,
     PairFiles,
     TableFile,
-    TokenizerSettings,
 )
 from headway.settings.documents import (
     BuiltinTexts,
@@ -37,6 +36,7 @@ from headway.settings.model import (
     TransformerSettings,
 )
 from headway.settings.presets import PRESETS
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.settings.training import (
     EvaluateSettings,
     TextEvaluateSettings,
@@ -55,7 +55,7 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     (f"{PARTS}one table", "", TableFile),
     (f"{PARTS}a data set of the hub", "", HubPairs),
     (f"{PARTS}the built-in corpus", "", BuiltinPairs),
-    ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
+    ("`[tokenizer]`", "tokenizer.", PairTokenizerSettings),
     ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),
     ('`[model]` with `kind = "recurrent"`', "model.", RecurrentSettings),
     ("`[train]`", "train.", TrainSettings),

@@ -15,10 +15,10 @@ from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import whole_checkpoints
 from headway.evaluate.likelihood import Likelihood
-from headway.runs import hooks
 from headway.runs.evaluate import Evaluation
 from headway.runs.hooks import RunHooks
 from headway.runs.info import describe
+from headway.runs.tasks import translation
 from headway.training.loop import NotFinite, Trainer
 from headway.training.state import TrainState
 
@@ -76,13 +76,13 @@ def test_the_mean_is_kept_where_it_is_better(toy_recipe: TranslationRecipe, tmp_
 def test_a_mean_that_was_the_best_is_told_and_is_what_is_to_beat(
     toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, losses = hooks.evaluate_pairs, [3.0, 2.0, 1.0, 1.5, 1.2, 1.4, 1.3, 0.5, 0.7]
+    real, losses = translation.evaluate_pairs, [3.0, 2.0, 1.0, 1.5, 1.2, 1.4, 1.3, 0.5, 0.7]
 
     def judged(*given: Any, **settings: Any) -> Evaluation:
         found = real(*given, **settings)
         return replace(found, likelihood=Likelihood(losses.pop(0), tokens=1))
 
-    monkeypatch.setattr(hooks, "evaluate_pairs", judged)
+    monkeypatch.setattr(translation, "evaluate_pairs", judged)
     recipe = small(toy_recipe, steps=4, evaluate_every=2, save_every=2, average=2)
     headway.train(recipe, out=tmp_path)
     mean = RunFolder(tmp_path).weights()
@@ -140,7 +140,7 @@ def test_only_evaluations_in_a_row_are_waited_for(
     better = [True, False, True, False, False]
     asked: list[int] = []
 
-    def judge(self: RunHooks, valid: object, state: TrainState, record: object) -> bool:
+    def judge(self: RunHooks, state: TrainState, record: object) -> bool:
         asked.append(state.step)
         self.folder.save_weights(self.trainer.model.state_dict())
         return better[len(asked) - 1]

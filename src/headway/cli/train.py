@@ -52,7 +52,7 @@ def train(
         again = f"headway train --resume --out {run_place(recipe, out)}"
         raise Interrupted(stopped.signal, f"{stopped}\ngo on with: {again}") from None
     folder = run_place(recipe, out)
-    print(f"{opened!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
+    print(f"{opened!r}\n{folder}/report.html\nnext: headway {opened.use.format(folder)}")
 
 
 def add_to(app: typer.Typer) -> None:

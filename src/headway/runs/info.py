@@ -31,7 +31,7 @@ def describe(path: Path) -> dict[str, str]:
         step = checkpoint.step
     facts = {
         "recipe": recipe.description,
-        "data": _data(recipe),
+        **_data(recipe),
         "model": _model(config),
         "vocabulary": _vocabulary(config),
         "trained": f"{step:,} of {recipe.train.steps:,} steps in {recipe.train.dtype}",
@@ -51,12 +51,12 @@ def describe(path: Path) -> dict[str, str]:
     return facts
 
 
-def _data(recipe: Recipe) -> str:
+def _data(recipe: Recipe) -> dict[str, str]:
     if isinstance(recipe, TranslationRecipe):
-        return f"{recipe.data.source_language} → {recipe.data.target_language}"
+        return {"languages": f"{recipe.data.source_language} → {recipe.data.target_language}"}
     table = recipe.data.to_table()
     sources = table["train"] if table["kind"] == "documents" else ()
-    return ": ".join(filter(None, (table["kind"], ", ".join(sources))))
+    return {"data": ": ".join(filter(None, (table["kind"], ", ".join(sources))))}
 
 
 def _vocabulary(config: dict[str, Any]) -> str:

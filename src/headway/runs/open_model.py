@@ -23,9 +23,10 @@ from headway.runs.translator import Translator
 from headway.settings.model import DecoderSettings
 
 
-def load(
-    path: str | Path, *, device: str = "auto"
-) -> Translator | LanguageModel | Filler | Embedder:
+Opened = Translator | LanguageModel | Filler | Embedder
+
+
+def load(path: str | Path, *, device: str = "auto") -> Opened:
     """Open a run, a Hugging Face folder or a .gguf file.
 
     A run gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder with a masked head a
@@ -36,7 +37,8 @@ def load(
     if place.suffix == ".gguf":
         return open_language_model(place, device=device)
     if not _is_foreign(place):
-        return open_run(place, device=device)
+        run: Opened = open_run(place, device=device)
+        return run
     if issubclass(family_of(read_config(place)).kind, DecoderSettings):
         return open_language_model(place, device=device)
     found, settings = read_model(place)
@@ -58,6 +60,13 @@ def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageMo
         tokenizer = file_tokenizer(file)
         model, settings = read_gguf_model(file)
         return LanguageModel(model, tokenizer, settings, chosen)
+    if not _is_foreign(place):
+        opened = open_run(place, device=device)
+        if not isinstance(opened, LanguageModel):
+            raise UserError(
+                f"{opened!r} does not continue text", where=str(place), todo="name a language model"
+            )
+        return opened
     found, settings = read_model(place)
     if not isinstance(found, Decoder):
         raise UserError(

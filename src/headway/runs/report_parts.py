@@ -36,9 +36,9 @@ class RunReport:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     scores: TranslationScores | None = None
     samples: list[dict[str, Any]] = field(default_factory=list)
-    passages: list[dict[str, str]] = field(default_factory=list)
     alignments: list[Alignment] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    passages: list[dict[str, str]] = field(default_factory=list)
 
 
 def distinct(runs: Sequence[RunReport]) -> list[RunReport]:
