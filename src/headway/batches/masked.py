@@ -175,17 +175,18 @@ def masked(
     words = masking.vocabulary
     framed = []
     for (first, second, _), _ in rows:
-        ids = [[words.start], first, [words.end]] + ([second, [words.end]] if len(second) else [])
-        framed.append(np.concatenate(ids, dtype=np.int64))
+        whole = [words.start, *first.tolist(), words.end]
+        whole += [*second.tolist(), words.end] if len(second) else []
+        framed.append(np.array(whole))
     shape = len(rows), max(map(len, framed))
     ids, real, chosen = np.full(shape, words.pad), np.zeros(shape, bool), np.zeros(shape, bool)
     segments, targets = np.zeros(shape, np.int64), []
-    for row, (whole, ((first, *_), random)) in enumerate(zip(framed, rows, strict=True)):
-        n = len(whole)
-        ids[row, :n], chosen[row, :n] = masking.hide(whole, random)
+    for row, (all_ids, ((first, *_), random)) in enumerate(zip(framed, rows, strict=True)):
+        n = len(all_ids)
+        ids[row, :n], chosen[row, :n] = masking.hide(all_ids, random)
         real[row, :n] = True
         segments[row, len(first) + 2 : n] = 1
-        targets.append(whole[chosen[row, :n]])
+        targets.append(all_ids[chosen[row, :n]])
     relation = [texts.relation for texts, _ in rows]
     return MaskedBatch(
         torch.from_numpy(ids),

@@ -22,6 +22,7 @@ from headway.batches.packed import shares_of
 from headway.batches.sentences import SentenceRows, marked
 from headway.checkpoint.run import RunFolder
 from headway.data.sentences import split_sentences
+from headway.data.tables import PartName
 from headway.evaluate.likelihood import Likelihood
 from headway.models.build import build_masked
 from headway.models.encoder import MaskedLanguageModel
@@ -70,18 +71,11 @@ class MaskedTask(Task[Filler]):
         train, hashes = encode_part(recipe.data, "train", encode)
         refuse_few(train, recipe.train.batch_tokens)
         masking = _masking(recipe, made)
-        n, held = recipe.evaluate.rows, dict[str, Held]()
-        for part, rows in (("valid", n), ("test", TESTED * n)):
-            found, more = encode_part(recipe.data, part, encode, tokens=rows * _length(recipe))
-            held[part] = {
-                name: fixed_batches(
-                    _rows(recipe, source, _FIXED), masking, rows, recipe.evaluate.batch_tokens
-                )
-                for name, source in found.items()
-            }
-            hashes |= more
-        material = _material(recipe, made, train, hashes, masking)
-        return cls(recipe, made, material, held["valid"], held["test"] or held["valid"])
+        n = recipe.evaluate.rows
+        valid, valid_hashes = _held(recipe, "valid", encode, masking, n)
+        test, test_hashes = _held(recipe, "test", encode, masking, TESTED * n)
+        material = _material(recipe, made, train, hashes | valid_hashes | test_hashes, masking)
+        return cls(recipe, made, material, valid, test or valid)
 
     @classmethod
     def read(cls, recipe: MaskedRecipe, folder: RunFolder) -> Self:
@@ -171,6 +165,19 @@ def _rows(recipe: MaskedRecipe, source: EncodedSource, seed: Sequence[int]) -> S
     pairs = recipe.masking.next_sentence
     frame = 3 if pairs else 2
     return SentenceRows(source.documents, _length(recipe) - frame, seed=seed, pairs=pairs)
+
+
+def _held(
+    recipe: MaskedRecipe, name: PartName, encode: Encode, masking: Masking, n: int
+) -> tuple[Held, dict[str, str]]:
+    """Up to `n` rows of each source of a part, hidden once and for all; the hashes of its texts."""
+    found, hashes = encode_part(recipe.data, name, encode, tokens=n * _length(recipe))
+    budget = recipe.evaluate.batch_tokens
+    held = {
+        source: fixed_batches(_rows(recipe, each, _FIXED), masking, n, budget)
+        for source, each in found.items()
+    }
+    return held, hashes
 
 
 def _masking(recipe: MaskedRecipe, tokenizer: TextTokenizer) -> Masking:
