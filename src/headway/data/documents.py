@@ -37,8 +37,8 @@ _BUILTIN = {"builtin:stdlib": stdlib_documents, "builtin:pydoc": pydoc_documents
 class DocumentStream:
     """The usable documents of a source. Each pass reads anew and must find the same.
 
-    Raises UserError, at the end of a pass, if too many rows are bad, if none is left, or if the
-    content is not that of the pass before.
+    Raises UserError, at the end of a pass, if too many rows are bad, if none is left (of what is
+    held out there may be none), or if the content is not that of the pass before.
     """
 
     part: DocumentSource
@@ -54,8 +54,13 @@ class DocumentStream:
     @property
     def origin(self) -> str:
         """What messages call the source."""
-        held = f", {HELD[self.name]}" if self.held_out is not None and self.name != "train" else ""
+        held = f", {HELD[self.name]}" if self._is_held else ""
         return _origin(self.part, self.name) + held
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether its documents are some of a training source's: of a small one perhaps none."""
+        return self.held_out is not None and self.name != "train"
 
     def blocks(self) -> Iterator[list[str]]:
         """One pass over the documents."""
@@ -75,7 +80,7 @@ class DocumentStream:
                 yield kept
         if self.part.bad == "few" and bad > FEW * read:
             raise self._too_bad(bad, read, f"more than {FEW:.0%}")
-        if not self.kept:
+        if not self.kept and not self._is_held:
             raise UserError("there is no document with text", where=self.origin)
         if self._digest not in (None, content.hexdigest()):
             raise UserError(
