@@ -141,7 +141,7 @@ def _started(
         task = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
         trainer = _trainer(task, device, TrainState())
     config = {
-        "model": task.recipe.model.model_dump(mode="json"),
+        "model": task.recipe.model.model_dump(mode="json", by_alias=True),
         **task.sizes,
         "parameters": sum(weight.numel() for weight in trainer.weights),
     }
