@@ -16,10 +16,12 @@ from headway.base.errors import Interrupted, UserError, no_memory
 from headway.base.files import NO_ROOM
 from headway.cli import (
     attention,
+    classify,
     data,
     demo,
     embed,
     evaluate,
+    finetune,
     generate,
     info,
     recipes,
@@ -43,8 +45,10 @@ app = typer.Typer(
 for verb in (
     demo,
     train,
+    finetune,
     translate,
     generate,
+    classify,
     embed,
     score,
     evaluate,
