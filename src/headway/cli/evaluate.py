@@ -72,9 +72,7 @@ def evaluate(
     write_json(json, found.to_table() | {"translations": found.translations})
 
 
-def _evaluate_task(
-    run: Path, task: str, glue: Path | None, json: Path | None, device: str
-) -> None:
+def _evaluate_task(run: Path, task: str, glue: Path | None, json: Path | None, device: str) -> None:
     from headway.runs.glue import evaluate_task
     from headway.runs.open_model import open_classifier
 
@@ -85,7 +83,9 @@ def _evaluate_task(
         print(f"{part.n} rows from {part.file}")
         for metric, value in part.scores.items():
             print(f"{metric:14}  {value:6.2f}")
-    write_json(json, {"task": task, "model": str(run), "parts": [each.to_table() for each in parts]})
+    write_json(
+        json, {"task": task, "model": str(run), "parts": [each.to_table() for each in parts]}
+    )
 
 
 def add_to(app: typer.Typer) -> None:

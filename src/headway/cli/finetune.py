@@ -17,7 +17,9 @@ def finetune(
     ],
     origin: Annotated[
         str,
-        typer.Option("--from", metavar="PATH", help="A run, a Hugging Face folder or a .gguf file."),
+        typer.Option(
+            "--from", metavar="PATH", help="A run, a Hugging Face folder or a .gguf file."
+        ),
     ],
     settings: Settings = None,
     out: Annotated[

@@ -10,7 +10,6 @@ import typer
 from headway.base.errors import Interrupted, UserError
 from headway.cli.options import Device
 
-
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -61,7 +60,7 @@ def train_recipe(
 
     if recipe is not None and not resume:  # mistakes are told before torch is loaded
         where, table = recipe_table(recipe, overrides)
-        if not origin_of(table):  # else the model's settings stand elsewhere
+        if origin_of(table) is None:  # else the model's settings stand elsewhere
             load_recipe(table, where=where)
     from headway.runs.train import run_place, run_recipe
 

@@ -25,7 +25,11 @@ def read_answers(settings: AnswerSettings, name: PartName) -> Examples | None:
         if len(texts) == 1:
             return None if conversation(texts[0]) else NO_CONVERSATION
         return next(
-            (what for what, text in zip((NO_TEXT, NO_ANSWER), texts, strict=True) if not text.strip()),
+            (
+                what
+                for what, text in zip((NO_TEXT, NO_ANSWER), texts, strict=True)
+                if not text.strip()
+            ),
             None,
         )
 

@@ -62,9 +62,7 @@ class TextClassifier:
             return "TextClassifier(a number)"
         return f"TextClassifier({', '.join(self.labels)})"
 
-    def classify(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None
-    ) -> list[Label]:
+    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Label]:
         """The label of each text, or of each pair with the text of `seconds` in its place.
 
         Raises UserError if the model gives numbers, and if it judges the other: single texts or
@@ -79,18 +77,14 @@ class TextClassifier:
             for place, row in zip(best, found, strict=True)
         ]
 
-    def probabilities(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None
-    ) -> Tensor:
+    def probabilities(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> Tensor:
         """How likely each class is: (N, classes) float32, in the order of `labels`."""
         if self.labels is None:
             raise UserError("this model gives numbers, not labels", todo="use estimate")
         return self.outputs(self.encode(texts, seconds)).softmax(dim=-1)
 
-    def estimate(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None
-    ) -> list[float]:
-        """The number that each text, or pair, is given. Raises UserError if the model has classes."""
+    def estimate(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[float]:
+        """The number of each text, or pair. Raises UserError if the model has classes."""
         if self.labels is not None:
             raise UserError("this model gives labels, not numbers", todo="use classify")
         found: list[float] = self.outputs(self.encode(texts, seconds))[:, 0].tolist()
@@ -107,9 +101,7 @@ class TextClassifier:
             what = "pairs of texts" if self.pairs else "single texts"
             raise UserError(f"this model was trained on {what}", todo=f"give it {what}")
         longest, n_segments = self.longest, self.settings.n_segments
-        return framed_rows(
-            self.tokenizer, texts, seconds, longest=longest, n_segments=n_segments
-        )
+        return framed_rows(self.tokenizer, texts, seconds, longest=longest, n_segments=n_segments)
 
     @torch.inference_mode()
     def outputs(self, rows: FramedRows, *, batch_tokens: int = BATCH_TOKENS) -> Tensor:

@@ -114,7 +114,9 @@ class RunHooks:
         say(f"step {state.step}: {found.said}")
         if best:
             state.best, state.best_step = found.worth, state.step
-            self.folder.save_weights(plain_weights(self.trainer.model.state_dict(), self.recipe.train))
+            self.folder.save_weights(
+                plain_weights(self.trainer.model.state_dict(), self.recipe.train)
+            )
         return best
 
     def on_save(self, state: TrainState) -> None:

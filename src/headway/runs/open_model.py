@@ -21,7 +21,6 @@ from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
 from headway.settings.model import DecoderSettings
 
-
 Opened = Translator | LanguageModel | TextClassifier | Embedder
 
 

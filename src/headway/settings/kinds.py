@@ -77,7 +77,9 @@ class TranslationRecipe(Recipe):
     def _evaluates(self) -> Self:
         _refuse_waiting(self.train, bool(self.data.valid or self.data.held_out))
         if self.train.checkpoint_activations and self.model.kind == "recurrent":
-            raise ValueError("train.checkpoint_activations is for blocks: a recurrent model has none")
+            raise ValueError(
+                "train.checkpoint_activations is for blocks: a recurrent model has none"
+            )
         return self
 
 

@@ -9,7 +9,6 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from headway.settings.base import Settings
 from headway.settings.data import Column, HubReader, TableReader
 
-
 Shortest = Annotated[int, Field(ge=8)]  # room for a frame and some words
 
 

@@ -129,9 +129,7 @@ class TextTokenizer(Codec):
         stream = DecodeStream(skip_special_tokens=True)
         return lambda id: stream.step(self._made, id) or ""
 
-    def _rendered(
-        self, messages: Sequence[Message], guard: str, *, answer: bool = True
-    ) -> str:
+    def _rendered(self, messages: Sequence[Message], guard: str, *, answer: bool = True) -> str:
         """What the chat template makes of messages. Raises UserError if there is none."""
         if self.roles.template is None:
             raise UserError(

@@ -97,7 +97,7 @@ def adapt(model: nn.Module, settings: TrainSettings, *, seed: int) -> None:
 
 
 def plain_weights(tensors: Mapping[str, Tensor], settings: TrainSettings) -> dict[str, Tensor]:
-    """Weights by the names that the model has without low-rank updates, with these added to them."""
+    """Weights under the names of a model without low-rank updates, these added to them."""
     found = {name: tensor for name, tensor in tensors.items() if not name.endswith((DOWN, UP))}
     lora = getattr(settings, "lora", None)
     for name in tensors if lora is not None else ():

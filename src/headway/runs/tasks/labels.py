@@ -65,9 +65,7 @@ class LabelTask(Task[TextClassifier]):
         recipe = recipe.model_copy(update={"train": steps})
         task = cls(recipe, tokenizer, classes or [])
         parts = {name: read_labelled(recipe.data, name, classes) for name in ("valid", "test")}
-        valid, test = (
-            None if part is None else task.encode(part) for part in parts.values()
-        )
+        valid, test = (None if part is None else task.encode(part) for part in parts.values())
         found = {"train": train} | {name: part for name, part in parts.items() if part is not None}
         material = task._material(task.encode(train), found)
         return dataclasses.replace(task, material=material, valid=valid, test=test)
@@ -128,7 +126,9 @@ class LabelTask(Task[TextClassifier]):
             n_segments=n_segments,
         )
         if self.recipe.data.regression:
-            return LabelledRows(examples, rows, np.array([float(each) for each in told], np.float32))
+            return LabelledRows(
+                examples, rows, np.array([float(each) for each in told], np.float32)
+            )
         places = {label: place for place, label in enumerate(self.classes)}
         return LabelledRows(examples, rows, np.array([places[each] for each in told], np.int64))
 
