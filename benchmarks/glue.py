@@ -1,6 +1,6 @@
 """Fine-tuning on GLUE by our recipes and by transformers' Trainer, with the same settings.
 
-    HEADWAY_DATA=... python benchmarks/glue.py --from MODEL --task mrpc --json results/glue-mrpc.json
+    python benchmarks/glue.py --from MODEL --task mrpc --json benchmarks/results/glue-mrpc.json
 
 One run at a time, each in a process of its own, in turns: ours, theirs, for each seed. What is in
 the file already is not run again, so that it can be stopped at any time. Theirs is written the
@@ -75,7 +75,8 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
     begin = {"model.preset": "bert-tiny", "model.from": origin}
     recipe: Any = load_recipe(f"glue/{task}", {**begin, **SETTINGS[task]})
     train, valid = (read_labelled(recipe.data, part) for part in ("train", "valid"))
-    assert train is not None and valid is not None
+    assert train is not None
+    assert valid is not None
     classes = classes_of(train)
     tokenizer = AutoTokenizer.from_pretrained(origin)
 

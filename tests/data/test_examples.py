@@ -49,7 +49,7 @@ def test_rows_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
 
 def test_too_many_of_them_are_refused_unless_that_is_wanted(tmp_path: Path) -> None:
     file = written(tmp_path, ["a\t1", "b\tx", "c\t0"])
-    with pytest.raises(UserError, match=r"1 of 3 rows cannot be used, more than 5 %.*line 3"):
+    with pytest.raises(UserError, match=r"1 of 3 rows cannot be used, more than 5%.*line 3"):
         read_labelled(labelled({"file": file, "bad": "few"}), "train", ["0", "1"])
     with pytest.raises(UserError, match="1 of 2 rows cannot be used, so far"):
         read_labelled(labelled({"file": file, "bad": "refuse"}), "train", ["0", "1"])
