@@ -19,6 +19,7 @@ from headway.data.rows import expand
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.runs.load import run_weights, stored_recipe
+from headway.settings.base import Settings
 from headway.settings.model import NO_ORIGIN, DecoderSettings, EncoderSettings
 from headway.settings.recipe import origin_of
 
@@ -95,9 +96,7 @@ def read_beginning(table: Mapping[str, Any]) -> Beginning | None:
     return Beginning(settings, weights, str(place))
 
 
-def with_settings(
-    table: Mapping[str, Any], settings: EncoderSettings | DecoderSettings, *, where: str
-) -> dict[str, Any]:
+def with_settings(table: Mapping[str, Any], settings: Settings, *, where: str) -> dict[str, Any]:
     """A recipe's table with the settings of the model that it begins from; its own keys win.
 
     Raises UserError if it wants a model of the other kind.

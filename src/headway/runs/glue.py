@@ -63,7 +63,7 @@ def evaluate_task(
     return [
         found
         for part in ("valid", "test")
-        if (found := _judged(classifier, settings, part, task.metrics)) is not None  # type: ignore[arg-type]
+        if (found := _judged(classifier, settings, part, task.metrics)) is not None
     ]
 
 

@@ -63,9 +63,8 @@ class LowRankLinear(nn.Linear):
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
         self.scale = settings.alpha / settings.rank
-        shape = {"device": base.weight.device, "dtype": base.weight.dtype}
-        down = torch.empty(settings.rank, base.in_features, **shape)  # type: ignore[arg-type]
-        up = torch.zeros(base.out_features, settings.rank, **shape)  # type: ignore[arg-type]
+        down = base.weight.new_empty(settings.rank, base.in_features)
+        up = base.weight.new_zeros(base.out_features, settings.rank)
         nn.init.kaiming_uniform_(down, a=math.sqrt(5))
         self.register_parameter(DOWN, nn.Parameter(down))  # A
         self.register_parameter(UP, nn.Parameter(up))  # B
@@ -99,9 +98,9 @@ def adapt(model: nn.Module, settings: TrainSettings, *, seed: int) -> None:
 def plain_weights(tensors: Mapping[str, Tensor], settings: TrainSettings) -> dict[str, Tensor]:
     """Weights under the names of a model without low-rank updates, these added to them."""
     found = {name: tensor for name, tensor in tensors.items() if not name.endswith((DOWN, UP))}
-    lora = getattr(settings, "lora", None)
-    for name in tensors if lora is not None else ():
-        if name.endswith(UP):
+    lora = settings.lora if isinstance(settings, FineTuneSettings) else None
+    for name in tensors:
+        if lora is not None and name.endswith(UP):
             layer = name.removesuffix(UP)
             update = tensors[name].detach() @ tensors[layer + DOWN].detach()
             found[f"{layer}weight"] = found[f"{layer}weight"] + update * (lora.alpha / lora.rank)

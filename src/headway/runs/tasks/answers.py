@@ -16,6 +16,7 @@ from headway.batches.pairs import EncodedSide
 from headway.checkpoint.run import RunFolder
 from headway.data.answers import conversation, read_answers
 from headway.data.examples import Examples
+from headway.data.tables import PARTS, PartName
 from headway.evaluate.likelihood import Likelihood
 from headway.models.build import build_decoder
 from headway.models.decoder import Decoder
@@ -60,9 +61,7 @@ class AnswerTask(Task[LanguageModel]):
     def prepare(cls, recipe: AnswerRecipe, folder: RunFolder | None) -> Self:
         """Read, learn or open the tokeniser, encode."""
         found = {
-            name: part
-            for name in ("train", "valid", "test")
-            if (part := read_answers(recipe.data, name)) is not None  # type: ignore[arg-type]
+            name: part for name in PARTS if (part := read_answers(recipe.data, name)) is not None
         }
         texts = (text for row in found["train"].rows for text in row)
         tokenizer = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
@@ -190,10 +189,10 @@ class AnswerTask(Task[LanguageModel]):
         place = next(place for place, (_, said) in enumerate(pieces) if said)
         return [id for some, _ in pieces[:place] for id in some], pieces[place][0]
 
-    def _material(self, rows: AnswerRows, parts: Mapping[str, Examples]) -> Material:
+    def _material(self, rows: AnswerRows, parts: Mapping[PartName, Examples]) -> Material:
         settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
         n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
-        told = [line for name, part in parts.items() for line in part.notices(name)]  # type: ignore[arg-type]
+        told = [line for name, part in parts.items() for line in part.notices(name)]
         if rows.left_out:
             told.append(f"{rows.left_out:,} rows without an answer within {self.longest} tokens")
         told += [

@@ -16,6 +16,7 @@ from headway.batches.by_length import FramedRows, LabelBatches
 from headway.checkpoint.run import RunFolder
 from headway.data.examples import Examples
 from headway.data.labelled import classes_of, read_labelled
+from headway.data.tables import PARTS, PartName
 from headway.evaluate.labels import class_scores, number_scores
 from headway.models.build import build_classifier
 from headway.models.encoder import Classifier
@@ -64,11 +65,15 @@ class LabelTask(Task[TextClassifier]):
         steps = recipe.train.for_rows(len(train))
         recipe = recipe.model_copy(update={"train": steps})
         task = cls(recipe, tokenizer, classes or [])
-        parts = {name: read_labelled(recipe.data, name, classes) for name in ("valid", "test")}
-        valid, test = (None if part is None else task.encode(part) for part in parts.values())
-        found = {"train": train} | {name: part for name, part in parts.items() if part is not None}
-        material = task._material(task.encode(train), found)
-        return dataclasses.replace(task, material=material, valid=valid, test=test)
+        found: dict[PartName, Examples] = {"train": train}
+        for name in PARTS[1:]:
+            if (part := read_labelled(recipe.data, name, classes)) is not None:
+                found[name] = part
+        rows = {name: task.encode(part) for name, part in found.items()}
+        material = task._material(rows["train"], found)
+        return dataclasses.replace(
+            task, material=material, valid=rows.get("valid"), test=rows.get("test")
+        )
 
     @classmethod
     def read(cls, recipe: LabelRecipe, folder: RunFolder) -> Self:
@@ -166,7 +171,7 @@ class LabelTask(Task[TextClassifier]):
         probability, best = output.softmax(dim=-1).max(dim=-1)
         return f"{self.classes[int(best)]} ({float(probability):.0%})"
 
-    def _material(self, train: LabelledRows, parts: Mapping[str, Examples]) -> Material:
+    def _material(self, train: LabelledRows, parts: Mapping[PartName, Examples]) -> Material:
         settings = self.recipe.train
         batches = LabelBatches(
             train.rows,
@@ -184,7 +189,7 @@ class LabelTask(Task[TextClassifier]):
             tuple(self._notices(train, parts)),
         )
 
-    def _notices(self, train: LabelledRows, parts: Mapping[str, Examples]) -> list[str]:
+    def _notices(self, train: LabelledRows, parts: Mapping[PartName, Examples]) -> list[str]:
         told = [line for name, part in parts.items() for line in part.notices(name)]
         if self.classes:
             counts = np.bincount(train.labels, minlength=len(self.classes)) / len(train.labels)
