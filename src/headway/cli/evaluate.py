@@ -41,7 +41,13 @@ def evaluate(
     """
     if task is not None:
         _evaluate_task(run, task, glue, json, device)
-        return
+    else:
+        _evaluate_pairs(run, data, beam, json, device)
+
+
+def _evaluate_pairs(
+    run: Path, data: tuple[str, str] | None, beam: int | None, json: Path | None, device: str
+) -> None:
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
