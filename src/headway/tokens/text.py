@@ -65,15 +65,25 @@ class TextTokenizer(Codec):
         return [self._first() + ids for ids in self.encode(texts)]
 
     def framed(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        longest: int | None = None,
     ) -> list[tuple[list[int], list[int]]]:
         """Ids and segments of each text, or pair of texts, in the frame that the file gives them.
 
-        BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1.
+        BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1. Of what has more than
+        `longest` ids the longer text is cut at its end.
         """
         texts = list(only_unicode(texts))
         given = texts if seconds is None else list(zip(texts, only_unicode(seconds), strict=True))
-        rows = self._made.encode_batch(given, add_special_tokens=True)
+        if longest is not None:
+            self._made.enable_truncation(longest, strategy="longest_first")
+        try:
+            rows = self._made.encode_batch(given, add_special_tokens=True)
+        finally:
+            self._made.no_truncation()
         return [(row.ids, row.type_ids) for row in rows]
 
     def shown(self, ids: Sequence[int]) -> str:
@@ -104,20 +114,40 @@ class TextTokenizer(Codec):
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        if self.roles.template is None:
-            raise UserError(
-                "this tokeniser has no chat template",
-                where=self.where,
-                todo="give a plain prompt, or use a model that was trained to chat",
-            )
         guard = _unused(message.get("content", "") for message in messages)
-        kept = [
-            {**message, "content": self._guarded(message.get("content", ""), guard)}
-            for message in messages
-        ]
-        text = render_chat(self.roles.template, kept, specials=self._names(), where=self.where)
-        ids = self._parse(text, guard)
+        ids = self._parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
+
+    def turns(self, messages: Sequence[Message]) -> list[tuple[list[int], bool]]:
+        """The ids of a conversation in pieces, and of each whether the assistant is to say it.
+
+        What the assistant says ends with the first end symbol that the template writes after it,
+        if it writes one. Raises UserError as `chat` does, and if the template does not write the
+        beginning of a conversation as it writes the whole.
+        """
+        guard = _unused(message.get("content", "") for message in messages)
+        pieces: list[tuple[list[int], bool]] = []
+        done = ""
+        for number, message in enumerate(messages):
+            if message.get("role") != "assistant":
+                continue
+            asked = self._rendered(messages[:number], guard)
+            told = self._rendered(messages[: number + 1], guard, answer=False)
+            if not (asked.startswith(done) and told.startswith(asked)):
+                raise UserError(
+                    "the chat template does not write the beginning of a conversation as it writes "
+                    "the whole, so that no answer can be told from its prompt",
+                    where=self.where,
+                    todo="give prompts and answers with data.chat = false",
+                )
+            pieces.append((self._parse(asked[len(done) :], guard), False))
+            said = self._parse(told[len(asked) :], guard)
+            end = next((n for n, id in enumerate(said, 1) if id in self.roles.ends), len(said))
+            pieces += [(said[:end], True), (said[end:], False)]
+            done = told
+        if pieces and not self._begins(pieces[0][0]):
+            pieces.insert(0, (self._first(), False))
+        return pieces
 
     def stream(self) -> Callable[[int], str]:
         """A function from the next id to the text that it completes: nothing while a letter of
@@ -125,6 +155,22 @@ class TextTokenizer(Codec):
         """
         stream = DecodeStream(skip_special_tokens=True)
         return lambda id: stream.step(self._made, id) or ""
+
+    def _rendered(self, messages: Sequence[Message], guard: str, *, answer: bool = True) -> str:
+        """What the chat template makes of messages. Raises UserError if there is none."""
+        if self.roles.template is None:
+            raise UserError(
+                "this tokeniser has no chat template",
+                where=self.where,
+                todo="give a plain prompt, or use a model that was trained to chat",
+            )
+        kept = [
+            {**message, "content": self._guarded(message.get("content", ""), guard)}
+            for message in messages
+        ]
+        specials, where = self._names(), self.where
+        template = self.roles.template
+        return render_chat(template, kept, specials=specials, where=where, answer=answer)
 
     def _guarded(self, content: str, guard: str) -> str:
         """A message in which no special token is spelled, by a letter put into each."""

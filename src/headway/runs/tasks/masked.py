@@ -40,7 +40,7 @@ from headway.runs.filler import Filler
 from headway.runs.masked_likelihood import masked_likelihood
 from headway.runs.tasks.base import Judgement, Material, Task
 from headway.runs.tasks.ending import PASSAGES, end_run
-from headway.runs.text_tokenizers import run_tokenizer, tokenizer_files
+from headway.runs.text_tokenizers import origin_tokenizer, run_tokenizer, tokenizer_files
 from headway.settings.kinds import MaskedRecipe
 from headway.tokens.text import TextTokenizer
 from headway.training.objectives import PredictMasked
@@ -65,6 +65,8 @@ class MaskedTask(Task[Filler]):
         """Read, learn or open the tokeniser, encode."""
         if folder is not None:
             made = run_tokenizer(folder)
+        elif recipe.model.origin is not None:
+            made = origin_tokenizer(recipe.model.origin)
         else:
             made = learnt_tokenizer(recipe.tokenizer, recipe.data, masks=True)
         encode = _encoding(made, sentences=recipe.masking.next_sentence)
