@@ -35,7 +35,7 @@ from headway.data.builtin_text import stdlib_documents
 from headway.lens.charts import curves_svg
 
 FEW = 1000  # labels
-STEPS = 8000  # of pretraining
+STEPS = 6000  # of pretraining
 ARMS = ("scratch", "pretrained")
 RATES = (1e-4, 3e-4, 1e-3)
 MODEL = {"preset": "bert-mini", "max_length": 128, "attention_dropout": 0.0}
