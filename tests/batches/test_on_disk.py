@@ -17,6 +17,7 @@ from headway.batches import on_disk, pairs
 from headway.batches.on_disk import SideWriter
 from headway.batches.packed import PackedBatches, Packing
 from headway.batches.pairs import EncodedSide
+from headway.batches.sentences import SentenceRows
 
 
 def resident_file_bytes() -> int:
@@ -87,6 +88,24 @@ def test_memory_stays_flat_over_a_large_file_of_tokens() -> None:
     before = resident_file_bytes()
     for rows in batches.epoch(0)[:600]:
         batches.batch(0, rows)
+    assert resident_file_bytes() - before < 8e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_stays_flat_over_a_large_file_of_sentences() -> None:
+    """E6: rows of two texts are planned and read in 80 MB of ids."""
+    writer = SideWriter()
+    for block in range(20):
+        ids = np.full(1_000_000, block, np.int32)
+        ids[::50] = ~ids[::50]
+        writer.append(ids, np.full(1000, 1000))
+    side, before = writer.side(), resident_file_bytes()
+    rows = SentenceRows(side, 509, seed=(1, 0), pairs=True)
+    assert resident_file_bytes() - before < 8e6
+    for place in range(0, rows.n_rows, 32):
+        for each in range(place, min(place + 32, rows.n_rows)):
+            rows.row(each)
+        rows.release()
     assert resident_file_bytes() - before < 8e6
 
 

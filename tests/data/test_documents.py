@@ -65,6 +65,14 @@ def test_held_out_documents_are_in_one_part_each(tmp_path: Path) -> None:
     assert all(20 <= len(parts[name]) <= 60 for name in ("valid", "test"))
 
 
+def test_of_a_small_source_nothing_may_be_held_out(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("one\ntwo\n", encoding="utf-8")
+    table = {"train": {"it": {"files": str(path), "document": "line"}}, "held_out": 0.001}
+    assert list(streams("valid", **table)["it"].texts()) == []
+    assert list(streams("train", **table)["it"].texts()) == ["one\n", "two\n"]
+
+
 def test_data_that_change_between_passes_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\n", encoding="utf-8")

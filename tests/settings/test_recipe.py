@@ -208,8 +208,12 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_shipped_recipes_are_whole(name: str) -> None:
-    wanted = {"pairs": ("source", "target"), "tatoeba": ("file",)}.get(name, ())
-    recipe = load_recipe(name, {f"data.train.{key}": "mine" for key in wanted})
+    parts = {"pairs": ("source", "target"), "tatoeba": ("file",), "sft/pairs": ("file",)}
+    begin = {"glue": "bert-tiny", "sft": "gpt2"}.get(name.partition("/")[0])
+    wanted = {f"data.train.{key}": "mine" for key in parts.get(name, ())}
+    if begin is not None:  # the settings of what it begins from are filled in by a run
+        wanted |= {"model.from": "mine", "model.preset": begin}
+    recipe = load_recipe(name, wanted)
     assert recipe.description
     assert load_recipe(tomllib.loads(recipe.to_toml())) == recipe
     table = recipe.to_table()

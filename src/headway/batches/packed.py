@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,14 +84,27 @@ class Packing:
         self.documents.release()
 
 
+class RowSource(Protocol):
+    """A source of which rows are counted over all passes, `n_rows` each pass."""
+
+    n_rows: int
+
+    def release(self) -> None:
+        """Let the system take back the pages that were read."""
+
+
+S = TypeVar("S", bound=RowSource)
+
+
 @dataclass(frozen=True)
-class PackedBatches(Batches):
+class MixedBatches(Batches, Generic[S]):
     """An epoch has as many rows as all sources; each source has its share of them.
 
     A source goes on from epoch to epoch where it was left, and begins another pass at its end.
+    Rows of an epoch are numbers: those of the first source first.
     """
 
-    sources: Sequence[Packing]
+    sources: Sequence[S]
     shares: Sequence[float]
     budget: int
     seed: int
@@ -102,24 +115,42 @@ class PackedBatches(Batches):
         total = epochs * sum(source.n_rows for source in self.sources)
         return [round(share * total) for share in self.shares]
 
-    def epoch(self, epoch: int) -> list[Rows]:
-        """Rows are numbers in all of an epoch: those of the first source first."""
+    def places(self, epoch: int, rows: Rows) -> tuple[Rows, Rows]:
+        """Of which source each row of an epoch is, and its place over all passes there."""
+        before = np.array(self.counts(epoch))
+        edges = np.concatenate(([0], np.cumsum(self.counts(epoch + 1) - before)))
+        chosen = np.searchsorted(edges, rows, side="right") - 1
+        return chosen, before[chosen] + rows - edges[chosen]
+
+    def shuffled(self, epoch: int) -> Rows:
+        """All rows of an epoch."""
         n = sum(np.subtract(self.counts(epoch + 1), self.counts(epoch)))
-        rows = generator(self.seed, epoch).permutation(int(n))
+        return generator(self.seed, epoch).permutation(int(n))
+
+    def release(self) -> None:
+        """Let the system take back the pages that were read."""
+        for source in self.sources:
+            source.release()
+
+
+@dataclass(frozen=True)
+class PackedBatches(MixedBatches[Packing]):
+    """Rows of documents end to end, mixed."""
+
+    def epoch(self, epoch: int) -> list[Rows]:
+        """As many rows a batch as the budget has room for."""
+        rows = self.shuffled(epoch)
         size = max(1, self.budget // self.sources[0].length)
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
     def batch(self, epoch: int, rows: Rows) -> PackedBatch:
         """Those rows."""
-        before = self.counts(epoch)
-        edges = np.concatenate(([0], np.cumsum(np.subtract(self.counts(epoch + 1), before))))
-        chosen = np.searchsorted(edges, rows, side="right") - 1
+        chosen, places = self.places(epoch, rows)
         found = [
-            self.sources[source].row(before[source] + row - int(edges[source]))
-            for source, row in zip(chosen.tolist(), rows.tolist(), strict=True)
+            self.sources[source].row(place)
+            for source, place in zip(chosen.tolist(), places.tolist(), strict=True)
         ]
-        for source in self.sources:
-            source.release()
+        self.release()
         return packed(found, self.sources[0].length, self.pad)
 
 

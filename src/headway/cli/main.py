@@ -16,10 +16,13 @@ from headway.base.errors import Interrupted, UserError, no_memory
 from headway.base.files import NO_ROOM
 from headway.cli import (
     attention,
+    classify,
     data,
     demo,
     embed,
     evaluate,
+    fill,
+    finetune,
     generate,
     info,
     recipes,
@@ -43,8 +46,11 @@ app = typer.Typer(
 for verb in (
     demo,
     train,
+    finetune,
     translate,
     generate,
+    fill,
+    classify,
     embed,
     score,
     evaluate,

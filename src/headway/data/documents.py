@@ -14,7 +14,8 @@ from headway.base.errors import UserError
 from headway.data.builtin_text import pydoc_documents, stdlib_documents
 from headway.data.held_out import HELD, HeldOut
 from headway.data.lines import stream_lines
-from headway.data.notes import DUPLICATE, MOJIBAKE, Notes
+from headway.data.near import NearSeen
+from headway.data.notes import DUPLICATE, MOJIBAKE, NEAR, Notes
 from headway.data.pair_stream import FEW, WRONG, Seen
 from headway.data.rows import Bad, Row, Wanted, expand, undecodable
 from headway.data.tables import PartName, dataset_rows, split_of, table_rows
@@ -36,14 +37,15 @@ _BUILTIN = {"builtin:stdlib": stdlib_documents, "builtin:pydoc": pydoc_documents
 class DocumentStream:
     """The usable documents of a source. Each pass reads anew and must find the same.
 
-    Raises UserError, at the end of a pass, if too many rows are bad, if none is left, or if the
-    content is not that of the pass before.
+    Raises UserError, at the end of a pass, if too many rows are bad, if none is left (of what is
+    held out there may be none), or if the content is not that of the pass before.
     """
 
     part: DocumentSource
     key: str
     name: PartName
     drop_duplicates: bool = False
+    drop_near: bool = False
     held_out: HeldOut | None = None
     notes: Notes = field(default_factory=Notes, init=False)
     kept: int = field(default=0, init=False)
@@ -52,19 +54,25 @@ class DocumentStream:
     @property
     def origin(self) -> str:
         """What messages call the source."""
-        held = f", {HELD[self.name]}" if self.held_out is not None and self.name != "train" else ""
+        held = f", {HELD[self.name]}" if self._is_held else ""
         return _origin(self.part, self.name) + held
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether its documents are some of a training source's: of a small one perhaps none."""
+        return self.held_out is not None and self.name != "train"
 
     def blocks(self) -> Iterator[list[str]]:
         """One pass over the documents."""
         self.notes, self.kept, seen, content, read, bad = Notes(), 0, Seen(), hashlib.sha256(), 0, 0
+        near = NearSeen("data.duplicates") if self.drop_near else None
         rows = _rows(self.part, self.key, self.name)
         while some := list(islice(rows, BLOCK)):
             read += len(some)
             bad += sum(isinstance(row, Bad) for row in some)
             if bad and self.part.bad == "refuse":
                 raise self._too_bad(bad, read, "so far")
-            kept = self._unrepeated(list(self._own(some)), seen)
+            kept = self._unrepeated(list(self._own(some)), seen, near)
             for text in kept:
                 content.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
             self.kept += len(kept)
@@ -72,7 +80,7 @@ class DocumentStream:
                 yield kept
         if self.part.bad == "few" and bad > FEW * read:
             raise self._too_bad(bad, read, f"more than {FEW:.0%}")
-        if not self.kept:
+        if not self.kept and not self._is_held:
             raise UserError("there is no document with text", where=self.origin)
         if self._digest not in (None, content.hexdigest()):
             raise UserError(
@@ -111,20 +119,24 @@ class DocumentStream:
                 self.notes.add(MOJIBAKE, row.number, text)
             yield row
 
-    def _unrepeated(self, rows: list[Row], seen: Seen) -> list[str]:
+    def _unrepeated(self, rows: list[Row], seen: Seen, near: NearSeen | None) -> list[str]:
         digests = b"".join(
             hashlib.blake2b(row.texts[0].encode("utf-8", "surrogatepass"), digest_size=8).digest()
             for row in rows
         )
         repeated = seen.add(np.frombuffer(digests, np.uint64)).tolist() if rows else []
+        kept = []
         for row, again in zip(rows, repeated, strict=True):
+            text = row.texts[0]
             if again:
-                self.notes.add(DUPLICATE, row.number, row.texts[0], dropped=self.drop_duplicates)
-        return [
-            row.texts[0]
-            for row, again in zip(rows, repeated, strict=True)
-            if not (again and self.drop_duplicates)
-        ]
+                self.notes.add(DUPLICATE, row.number, text, dropped=self.drop_duplicates)
+            if again and self.drop_duplicates:
+                continue
+            if near is not None and near.add(text):
+                self.notes.add(NEAR, row.number, text, dropped=True)
+                continue
+            kept.append(text)
+        return kept
 
     def _too_bad(self, bad: int, read: int, how: str) -> UserError:
         kinds = ", ".join(f"{each.count:,} with {each.kind}" for each in self.notes.dropped())
@@ -147,6 +159,7 @@ def document_streams(settings: DocumentSettings, name: PartName) -> dict[str, Do
             f"data.{own}.{source}",
             name,
             drop_duplicates=settings.duplicates != "keep",
+            drop_near=settings.duplicates == "near",
             held_out=held_out if own == "train" else None,
         )
         for source, part in getattr(settings, own).items()

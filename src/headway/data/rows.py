@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -47,12 +48,13 @@ class Bad(NamedTuple):
 class Wanted(NamedTuple):
     """Which columns of a table are read: what the recipe calls them below `key` -> the column.
 
-    Those of the names `numbers` may hold numbers too, which become text.
+    Those of the names `numbers` may hold numbers too, those of `lists` lists, which become text.
     """
 
     columns: dict[str, str | int]
     key: str
     numbers: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
 
     def empty(self, number: int) -> Row:
         """A row in which nothing stands."""
@@ -111,6 +113,8 @@ def pick(number: int, value: Any, wanted: Wanted) -> Row | Bad:
             return Bad(number, NO_KEY, str(value))
         if name in wanted.numbers and isinstance(found, int | float):
             found = str(int(found)) if isinstance(found, bool) else repr(found)
+        if name in wanted.lists and isinstance(found, list):
+            found = json.dumps(found, ensure_ascii=False)
         if not isinstance(found, str) or is_broken(found):
             return Bad(number, NO_TEXT, str(value))
         texts.append(found)

@@ -64,11 +64,22 @@ def encode_source(
 def encode_part(
     settings: DocumentSettings, name: PartName, encode: Encode, *, tokens: int | None = None
 ) -> tuple[dict[str, EncodedSource], dict[str, str]]:
-    """The sources of a part as ids, and the hashes of their texts."""
+    """The sources of a part as ids, and the hashes of their texts.
+
+    Sources of which nothing is held out are not among them. Raises UserError if none is left.
+    """
     streams = document_streams(settings, name)
     found = {
         source: encode_source(stream, encode, tokens=tokens) for source, stream in streams.items()
     }
+    if name != "train":
+        found = {source: each for source, each in found.items() if each.tokens}
+    if streams and not found:
+        raise UserError(
+            f"there is no document with text for {name}",
+            where="data.held_out",
+            todo="hold out a greater share",
+        )
     return found, {f"{name}.{source}": stream.digest() for source, stream in streams.items()}
 
 
@@ -110,7 +121,7 @@ def corpus_notices(report: Mapping[str, Any]) -> list[str]:
         per_token = each["bytes"] / max(1, each["tokens"])
         told.append(
             f"{name}: {each['documents']:,} documents, {each['tokens']:,} tokens of "
-            f"{per_token:.2f} bytes; {each['share']:.1%} of the rows, {each['passes']:.2f} passes"
+            f"{per_token:.2f} bytes; {each['share']:.1%} of all, {each['passes']:.2f} passes"
         )
         told += [
             f"{name}: {finding['count']:,} documents "

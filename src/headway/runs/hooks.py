@@ -18,6 +18,7 @@ from headway.checkpoint.weights import fill
 from headway.runs.tasks.base import Judgement
 from headway.settings.kinds import Recipe
 from headway.settings.training import TrainSettings
+from headway.training.fine_tuning import plain_weights
 from headway.training.loop import Trainer
 from headway.training.optimizer import optimizer_tensors
 from headway.training.schedules import learning_rate
@@ -113,7 +114,9 @@ class RunHooks:
         say(f"step {state.step}: {found.said}")
         if best:
             state.best, state.best_step = found.worth, state.step
-            self.folder.save_weights(self.trainer.model.state_dict())
+            self.folder.save_weights(
+                plain_weights(self.trainer.model.state_dict(), self.recipe.train)
+            )
         return best
 
     def on_save(self, state: TrainState) -> None:

@@ -97,7 +97,7 @@ class LanguageModel:
         Raises UserError for a prompt as long as the model's context, and for settings out of range.
         """
         refuse_one_text(prompts)
-        return self._continue(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
+        return self.continue_ids(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
 
     def answer(
         self,
@@ -107,11 +107,12 @@ class LanguageModel:
     ) -> Generated:
         """The assistant's next turn in a conversation. Raises UserError as `generate` does."""
         ids = self.tokenizer.chat(messages)
-        return self._continue([ids], sampling or Sampling(), on_text)[0]
+        return self.continue_ids([ids], sampling or Sampling(), on_text)[0]
 
-    def _continue(
-        self, rows: list[list[int]], sampling: Sampling, on_text: OnText | None
+    def continue_ids(
+        self, rows: list[list[int]], sampling: Sampling, on_text: OnText | None = None
     ) -> list[Generated]:
+        """`generate` for prompts that are ids already."""
         rows = [ids or [self._opening()] for ids in rows]
         context = self.settings.max_length
         for number, ids in enumerate(rows, start=1):

@@ -21,6 +21,7 @@ from headway.runs.translator import Translator
 from headway.settings.base import parse
 from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe
+from headway.training.fine_tuning import plain_weights
 
 
 def open_run(path: str | Path, *, device: str = "auto") -> Any:
@@ -32,7 +33,7 @@ def open_run(path: str | Path, *, device: str = "auto") -> Any:
     """
     folder = RunFolder(Path(path))
     recipe = stored_recipe(folder)
-    weights = _weights(folder)
+    weights = run_weights(folder, recipe)
     where = str(folder.path)
     _refuse_not_finite(weights, where)
     task = task_of(recipe).read(recipe, folder)
@@ -80,7 +81,8 @@ def _refuse_not_finite(weights: dict[str, Tensor], where: str) -> None:
             )
 
 
-def _weights(folder: RunFolder) -> dict[str, Tensor]:
+def run_weights(folder: RunFolder, recipe: Recipe) -> dict[str, Tensor]:
+    """The best weights of a run, those of its newest checkpoint before there are such."""
     if not folder.has_weights():
         checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
         for message in passed_over:
@@ -90,5 +92,5 @@ def _weights(folder: RunFolder) -> dict[str, Tensor]:
                 f"{folder.path} has not been evaluated yet: weights of step {checkpoint.step}",
                 stacklevel=3,
             )
-            return checkpoint.weights()
+            return plain_weights(checkpoint.weights(), recipe.train)
     return folder.weights()

@@ -10,10 +10,16 @@ from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
 from headway.base.files import read_json, to_json
+from headway.checkpoint.exchange.folders import is_foreign
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.run import RunFolder
+from headway.data.rows import expand
+from headway.runs.tokenizers import opened_tokenizer
+from headway.settings.model import DecoderSettings, EncoderSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.gguf import gguf_tokenizer
 from headway.tokens.text import Roles, TextTokenizer
+from headway.tokens.text_training import framing, train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
 TOKENIZER, TOKENIZER_CONFIG, ENDS = (
@@ -55,6 +61,32 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         template=template.read_text("utf-8") if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
+
+
+def recipe_tokenizer(
+    model: EncoderSettings | DecoderSettings,
+    settings: TokenizerSettings,
+    folder: RunFolder | None,
+    texts: Iterable[str],
+) -> TextTokenizer:
+    """That of `folder`, of a run that goes on; that of what the model begins from; that of the
+    file which the settings name; else one that is learnt from `texts`.
+    """
+    if folder is not None:
+        return run_tokenizer(folder)
+    if model.origin is not None:
+        return origin_tokenizer(model.origin)
+    if settings.file is not None:
+        return framing(opened_tokenizer(settings.file), masks=False)
+    return train_text_tokenizer(settings, texts, masks=False)
+
+
+def origin_tokenizer(origin: str) -> TextTokenizer:
+    """The tokeniser of what a recipe's model begins from: a run, a folder or a .gguf file."""
+    place = Path(expand(origin, "model.from"))
+    if place.suffix == ".gguf":
+        return file_tokenizer(GGUF(place))
+    return folder_tokenizer(place) if is_foreign(place) else run_tokenizer(RunFolder(place))
 
 
 def run_tokenizer(folder: RunFolder) -> TextTokenizer:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.base.progress import say
@@ -18,6 +19,7 @@ from headway.base.runtime import environment, keep_pages, pick_device
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
+from headway.runs.beginning import read_beginning, with_settings
 from headway.runs.hooks import (
     RunHooks,
     RunLog,
@@ -29,7 +31,8 @@ from headway.runs.load import opened, stored_recipe
 from headway.runs.tasks.all import task_of
 from headway.runs.tasks.base import Material, Task
 from headway.settings.kinds import Recipe
-from headway.settings.recipe import load_recipe, load_recipe_text
+from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
+from headway.training.fine_tuning import adapt, plain_weights
 from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.optimizer import restore_optimizers
 from headway.training.probe import faster_dtype
@@ -111,7 +114,7 @@ class _Run:
         finally:
             log.close()
         if self.trainer.state.best is None:
-            self.folder.save_weights(self.trainer.model.state_dict())
+            self.folder.save_weights(plain_weights(self.trainer.model.state_dict(), settings))
         where = str(self.folder.path)
         best = opened(self.task, self.folder.weights(), self.device, where=where)
         self.task.summarise(self.folder, best)
@@ -126,24 +129,33 @@ def _started(
 ) -> _Run:
     if recipe is None:
         raise UserError("no recipe is named", todo="see them with: headway recipes")
-    settings = load_recipe(recipe, overrides)
+    where, table = recipe_table(recipe, overrides)
+    beginning = read_beginning(table)
+    if beginning is not None:
+        table = with_settings(table, beginning.settings, where=beginning.where)
+    settings = load_recipe(table, where=where)
     folder = RunFolder(run_place(recipe, out))
     folder.refuse_occupied()
     task = task_of(settings).prepare(settings, None)
-    material = _material(task)
+    material, weights = _material(task), None
     for notice in material.notices:
         say(notice)
-    trainer = _trainer(task, device, TrainState())
+    if beginning is not None:
+        weights, notice = beginning.weights_for(task.build())
+        say(notice)
+    trainer = _trainer(task, device, TrainState(), weights)
     if task.recipe.train.dtype == "auto":
         dtype = faster_dtype(trainer)
         train = task.recipe.train.model_copy(update={"dtype": dtype})
         recipe = task.recipe.model_copy(update={"train": train})
         task = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
-        trainer = _trainer(task, device, TrainState())
+        trainer = _trainer(task, device, TrainState(), weights)
+    plain = plain_weights(dict(trainer.model.named_parameters()), task.recipe.train)
     config = {
-        "model": task.recipe.model.model_dump(mode="json"),
+        "model": task.recipe.model.model_dump(mode="json", by_alias=True),
         **task.sizes,
-        "parameters": sum(weight.numel() for weight in trainer.weights),
+        "parameters": sum(weight.numel() for weight in plain.values()),
+        "trained": sum(weight.numel() for weight in trainer.weights),
     }
     facts = {**environment(), "data": dict(material.hashes)}
     folder.create(
@@ -168,7 +180,10 @@ def _resumed(
             load_recipe_text(recipe)  # a name that does not exist is a mistake here too
         settings = load_recipe(folder.recipe(), overrides)
     else:  # a file or table of the user's own, perhaps edited since
-        settings = load_recipe(recipe, {"train.dtype": stored.train.dtype, **overrides})
+        where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
+        if origin_of(table) is not None:  # what it began from need not be there any more
+            table = with_settings(table, stored.model, where=where)
+        settings = load_recipe(table, where=where)
     _refuse_changes(folder, stored, settings)
     task = task_of(settings).prepare(settings, folder)
     _check_data(folder, _material(task).hashes)
@@ -221,10 +236,19 @@ def _material(task: Task[Any]) -> Material:
     return task.material
 
 
-def _trainer(task: Task[Any], device: torch.device, state: TrainState) -> Trainer:
+def _trainer(
+    task: Task[Any],
+    device: torch.device,
+    state: TrainState,
+    weights: Mapping[str, Tensor] | None = None,
+) -> Trainer:
     material, recipe = _material(task), task.recipe
+    model = task.build()
+    if weights is not None:
+        model.load_state_dict(dict(weights))
+    adapt(model, recipe.train, seed=recipe.seed)
     return Trainer(
-        task.build().to(device),
+        model.to(device),
         recipe.train,
         material.batches,
         material.objective,

@@ -76,6 +76,10 @@ class TranslationRecipe(Recipe):
     @model_validator(mode="after")
     def _evaluates(self) -> Self:
         _refuse_waiting(self.train, bool(self.data.valid or self.data.held_out))
+        if self.train.checkpoint_activations and self.model.kind == "recurrent":
+            raise ValueError(
+                "train.checkpoint_activations is for blocks: a recurrent model has none"
+            )
         return self
 
 
@@ -124,10 +128,13 @@ class MaskedRecipe(_TextRecipe):
         return self
 
 
+_FINE_TUNED = ("train.batch_rows", "train.epochs", "train.lora", "train.freeze")
+
+
 class LabelRecipe(Recipe):
     """A classifier, or a regression, of texts with labels."""
 
-    FIXED = (*Recipe.FIXED, "train.batch_rows", "train.lora", "train.freeze")
+    FIXED = (*Recipe.FIXED, *_FINE_TUNED)
 
     data: LabelSettings
     tokenizer: TokenizerSettings = TokenizerSettings(kind="wordpiece")
@@ -140,6 +147,7 @@ class LabelRecipe(Recipe):
         _refuse_waiting(self.train, bool(self.data.valid or self.data.held_out))
         if not self.model.pooler:
             raise ValueError("a classifier reads the pooled state: it needs model.pooler = true")
+        _refuse_low_rank_beginning(self.train, self.model)
         correlations = ("pearson", "spearman")
         metric = self.evaluate.metric
         if metric != "loss" and self.data.regression != (metric in correlations):
@@ -153,7 +161,7 @@ class LabelRecipe(Recipe):
 class AnswerRecipe(Recipe):
     """A language model fine-tuned on prompts and their answers."""
 
-    FIXED = (*Recipe.FIXED, "train.batch_rows", "train.lora", "train.freeze", "evaluate.rows")
+    FIXED = (*Recipe.FIXED, *_FINE_TUNED, "evaluate.rows")
 
     data: AnswerSettings
     tokenizer: TokenizerSettings = TokenizerSettings()
@@ -162,8 +170,9 @@ class AnswerRecipe(Recipe):
     evaluate: TextEvaluateSettings = TextEvaluateSettings()
 
     @model_validator(mode="after")
-    def _evaluates(self) -> Self:
+    def _fits(self) -> Self:
         _refuse_waiting(self.train, bool(self.data.valid or self.data.held_out))
+        _refuse_low_rank_beginning(self.train, self.model)
         return self
 
 
@@ -183,6 +192,13 @@ def _refuse_waiting(train: TrainSettings, evaluates: bool) -> None:
             "train.patience waits for a better validation score: it needs data.valid "
             "or data.held_out"
         )
+
+
+def _refuse_low_rank_beginning(
+    train: FineTuneSettings, model: EncoderSettings | DecoderSettings
+) -> None:
+    if train.lora is not None and model.origin is None:
+        raise ValueError("train.lora changes a model that exists: it needs model.from")
 
 
 def _check_length(data: DocumentSettings, model: StackSettings) -> None:

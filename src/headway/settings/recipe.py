@@ -10,8 +10,10 @@ from typing import Any
 
 from headway.base.errors import UserError, unknown
 from headway.settings.base import parse
+from headway.settings.glue import GLUE, glue_recipe
 from headway.settings.kinds import KINDS, Recipe, TranslationRecipe
 from headway.settings.presets import expand_preset
+from headway.settings.toml import dump_toml
 
 SHIPPED = resources.files("headway") / "recipes"
 
@@ -27,7 +29,7 @@ def shipped_recipes() -> dict[str, str]:
                 name = f"{folder.name}/{name}" if folder.is_dir() else name
                 table = tomllib.loads(file.read_text(encoding="utf-8"))
                 found[name] = str(table.get("description", ""))
-    return found
+    return dict(sorted((found | {name: task.description for name, task in GLUE.items()}).items()))
 
 
 def load_recipe(
@@ -44,6 +46,21 @@ def load_recipe(
     Raises UserError for an unknown name or key (naming the nearest), broken TOML (with its line)
     and values that do not fit.
     """
+    where, table = recipe_table(recipe, overrides, where=where)
+    return parse(_kind_of(table, where), table, where=where)
+
+
+def recipe_table(
+    recipe: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    where: str = "recipe",
+) -> tuple[str, dict[str, Any]]:
+    """Where a recipe is from, and the table that `load_recipe` is to check.
+
+    A part of the data that is told anew by another way of reading (`hub` for `file`) replaces the
+    recipe's own.
+    """
     where, given = (where, recipe) if isinstance(recipe, Mapping) else _read(recipe)
     table, wanted = _copy(given), dict[str, Any]()
     for key, value in (overrides or {}).items():
@@ -51,9 +68,17 @@ def load_recipe(
     for each in (table, wanted):
         if isinstance(each.get("model"), dict):
             each["model"] = expand_preset(each["model"], where=where)
+    _make_way(table.get("data"), wanted.get("data"))
     for key, value in wanted.items():
         _put(table, key, value)
-    return parse(_kind_of(table, where), table, where=where)
+    return where, table
+
+
+def origin_of(table: Mapping[str, Any]) -> str | None:
+    """What a recipe's table begins from, None if that is nothing."""
+    model = table.get("model")
+    origin = model.get("from") if isinstance(model, Mapping) else None
+    return origin if isinstance(origin, str) else None
 
 
 def load_translation(
@@ -109,6 +134,8 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 def load_recipe_text(name: str) -> str:
     """The file of a shipped recipe. Raises UserError for an unknown name, naming the nearest."""
+    if name in GLUE:
+        return dump_toml(glue_recipe(name))
     shipped = SHIPPED / f"{name}.toml"
     if not shipped.is_file():
         raise unknown("recipe", name, shipped_recipes())
@@ -140,6 +167,19 @@ def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _copy(value) if isinstance(value, Mapping) else value for key, value in table.items()
     }
+
+
+_READERS = {"file", "files", "hub", "corpus"}
+
+
+def _make_way(own: Any, wanted: Any) -> None:
+    """Empty the tables of `own` for which `wanted` names another reader."""
+    if not (isinstance(own, dict) and isinstance(wanted, dict)):
+        return
+    if _READERS & (wanted.keys() - own.keys()):
+        own.clear()
+    for key, value in wanted.items():
+        _make_way(own.get(key), value)
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -84,12 +85,12 @@ class TextTrainSettings(TrainSettings):
 class LoraSettings(Settings):
     """Fine-tuning of low-rank updates alone: W + (α / r) B A (Hu et al., 2022).
 
-    `layers` are the ends of the names of the linear layers that have one.
+    `layers` are the ends of the names of the linear layers that have one. All other weights stay,
+    but for a classifier's pooler and head.
     """
 
     rank: PositiveInt = 8
     alpha: PositiveFloat = 16.0
-    dropout: Rate = 0.0
     layers: Annotated[list[str], Field(min_length=1)] = ["to_query", "to_value"]
 
 
@@ -97,8 +98,9 @@ class FineTuneSettings(TrainSettings):
     """Fine-tuning as BERT's (Devlin et al., 2019, appendix A.3): few passes, a linear schedule.
 
     One optimiser step sees `accumulate` batches of `batch_rows` rows; `epochs` passes over the data
-    are made if `steps` is 0. The first `warmup_share` of the steps are the warmup if it is
-    not 0. `freeze` are the beginnings of the names of weights that stay as they are.
+    are made if `steps` is 0. The first `warmup_share` of the steps are the warmup if that is 0.
+    `evaluate_every` and `save_every` 0 are once a pass. `freeze` are the beginnings of the names of
+    weights that stay as they are.
     """
 
     steps: NonNegativeInt = 0
@@ -113,8 +115,23 @@ class FineTuneSettings(TrainSettings):
     eps: PositiveFloat = 1e-6
     weight_decay: NonNegativeFloat = 0.01
     label_smoothing: Rate = 0.0
+    evaluate_every: NonNegativeInt = 0
+    save_every: NonNegativeInt = 0
     freeze: list[str] = []
     lora: LoraSettings | None = None
+
+    def for_rows(self, n: int) -> Self:
+        """With the steps that follow from `n` training rows written out."""
+        a_pass = max(1, round(math.ceil(n / self.batch_rows) / self.accumulate))
+        steps = self.steps or max(1, round(self.epochs * n / self.batch_rows / self.accumulate))
+        return self.model_copy(
+            update={
+                "steps": steps,
+                "warmup": self.warmup or round(self.warmup_share * steps),
+                "evaluate_every": self.evaluate_every or a_pass,
+                "save_every": self.save_every or a_pass,
+            }
+        )
 
 
 class EvaluateSettings(Settings):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tokenizers import processors
 
 from headway.settings.tokenizer import TokenizerSettings
-from headway.tokens.kinds import MASK
+from headway.tokens.kinds import MASK, MASKS
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.tokenizer import Tokenizer, open_backend
 from headway.tokens.training import train_tokenizer
@@ -27,8 +27,9 @@ def framing(tokenizer: Tokenizer, *, masks: bool) -> TextTokenizer:
     """The same tokeniser with a start symbol before each text, and an end after each of a pair."""
     made = open_backend(tokenizer.to_json(), where="tokenizer", todo="train it again")
     bos, eos = made.id_to_token(tokenizer.bos), made.id_to_token(tokenizer.eos)
+    mask = next((name for name in MASKS if made.token_to_id(name) is not None), MASK)
     if masks:
-        made.add_special_tokens([MASK])
+        made.add_special_tokens([mask])
     made.post_processor = processors.TemplateProcessing(
         single=f"{bos}:0 $A:0 {eos}:0",
         pair=f"{bos}:0 $A:0 {eos}:0 $B:1 {eos}:1",
@@ -37,7 +38,7 @@ def framing(tokenizer: Tokenizer, *, masks: bool) -> TextTokenizer:
     roles = Roles(
         bos=tokenizer.bos,
         pad=tokenizer.pad,
-        mask=made.token_to_id(MASK) if masks else None,
+        mask=made.token_to_id(mask) if masks else None,
         ends=frozenset({tokenizer.eos}),
         adds_bos=True,
     )

@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import torch
 
+from headway.batches.masked import MaskedBatch
 from headway.batches.packed import PackedBatch
 from headway.batches.pairs import PairBatch
 from headway.models.decoder import Decoder
+from headway.models.encoder import MaskedLanguageModel
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.nn.dropout import Noise
 from headway.training.losses import TokenLoss, token_loss
@@ -62,6 +64,36 @@ class PredictNext:
             hidden = hidden.bfloat16()
         targets, head = batch.following[batch.predicted], model.head
         return {"token": token_loss(hidden, head.weight, targets, self.smoothing, head.bias)}
+
+
+class PredictMasked:
+    """The tokens that were masked, and whether the second text follows the first, for an encoder.
+
+    Devlin et al. 2019, section 3.1.
+    """
+
+    def __init__(self, smoothing: float) -> None:
+        self.smoothing = smoothing
+
+    def __call__(
+        self, model: MaskedLanguageModel, batch: MaskedBatch, noise: Noise | None, dtype: str
+    ) -> Losses:
+        """The loss of the chosen tokens, and of the second texts of which anything is asked."""
+        with autocast(batch.ids.device, dtype):
+            hidden = model.encoder(batch.ids, batch.real, batch.segments, noise)
+            chosen = model.masked.transformed(hidden[batch.chosen])  # (N, D)
+            pooled = None if batch.relation is None else model.encoder.pool(hidden)
+        if dtype == "bfloat16":
+            chosen = chosen.bfloat16()
+        output = model.masked.output
+        losses = {
+            "masked": token_loss(chosen, output.weight, batch.targets, self.smoothing, output.bias)
+        }
+        if pooled is not None and batch.relation is not None and model.follows is not None:
+            asked = batch.relation >= 0
+            weight, bias = model.follows.weight, model.follows.bias
+            losses["follows"] = token_loss(pooled[asked], weight, batch.relation[asked], 0.0, bias)
+        return losses
 
 
 def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:

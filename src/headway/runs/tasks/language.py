@@ -28,7 +28,7 @@ from headway.runs.language_model import LanguageModel, Sampling
 from headway.runs.tasks.base import Judgement, Material, Task
 from headway.runs.tasks.ending import end_run
 from headway.runs.text_likelihood import text_likelihood
-from headway.runs.text_tokenizers import run_tokenizer, tokenizer_files
+from headway.runs.text_tokenizers import origin_tokenizer, run_tokenizer, tokenizer_files
 from headway.settings.kinds import LanguageRecipe
 from headway.tokens.text import TextTokenizer
 from headway.training.objectives import PredictNext
@@ -146,6 +146,8 @@ def _length(recipe: LanguageRecipe) -> int:
 
 
 def _learnt(recipe: LanguageRecipe) -> TextTokenizer:
+    if recipe.model.origin is not None:
+        return origin_tokenizer(recipe.model.origin)
     return learnt_tokenizer(recipe.tokenizer, recipe.data, masks=False)
 
 
