@@ -13,7 +13,7 @@ from headway.base.progress import say
 from headway.cli.options import Beam, Device, JsonFile, Run, write_json
 
 
-def evaluate(
+def evaluate(  # long: its options
     run: Run,
     data: Annotated[
         tuple[str, str] | None,
@@ -22,13 +22,43 @@ def evaluate(
         ),
     ] = None,
     beam: Beam = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,…",
+            help="Tasks of lm-evaluation-harness, or .yaml files of such, for a language model.",
+        ),
+    ] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(min=0, help="With --tasks: examples before a question. Each task's own."),
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(min=1, help="With --tasks: the first questions alone.")
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
     """Judge a run: BLEU, chrF, exact match, token accuracy, perplexity, by source length.
 
+    With --tasks a language model (a Hugging Face folder or a .gguf file as well) is put to the
+    standard benchmarks: needs pip install 'headway[eval]'.
+
     Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
+
+    Example: headway evaluate model.gguf --tasks hellaswag,arc_easy --lines 100
     """
+    if tasks is not None:
+        if data or beam:
+            raise UserError("--data and --beam are for a translator", where="--tasks")
+        from headway.runs.harness import evaluate_tasks, results_table
+
+        results = evaluate_tasks(run, tasks.split(","), shots=shots, lines=lines, device=device)
+        print(results_table(results))
+        write_json(json, results)
+        return
+    if shots is not None or lines is not None:
+        raise UserError("--shots and --lines go with --tasks", todo="add --tasks NAME")
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs

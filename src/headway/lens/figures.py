@@ -77,6 +77,15 @@ class Bars:
 Panel = Curves | Bars
 
 
+def picture_kind(path: Path) -> str:
+    """What a picture of that name is written as: "png" or "svg". UserError for another suffix."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        todo = "let it end in .png or .svg"
+        raise UserError("pictures are written as PNG or SVG", where=str(path), todo=todo)
+    return kind
+
+
 def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str = "") -> None:
     """Draw panels side by side under one title and one legend, as PNG or SVG by the suffix.
 
@@ -84,10 +93,7 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str =
     is a small line under them (how many seeds). The same panels give the same bytes. Raises
     UserError for another suffix.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg"):
-        todo = "let it end in .png or .svg"
-        raise UserError("pictures are written as PNG or SVG", where=str(path), todo=todo)
+    kind = picture_kind(path)
     import matplotlib
     from matplotlib.figure import Figure
 
