@@ -1,9 +1,10 @@
 """A small Llama prompted, and its log-likelihoods against lm-evaluation-harness's own back end.
 
-    HEADWAY_DATA=... .venv-bench/bin/python benchmarks/prompting.py SmolLM2-135M-Instruct.Q4_1.gguf \\
+    .venv-bench/bin/python benchmarks/prompting.py SmolLM2-135M-Instruct.Q4_1.gguf \\
         --out benchmarks/results/prompting
 
-Writes OUT.json and the curves OUT-sst2.svg and OUT-facts.svg. SST-2 is GLUE's, of which 200
+Writes OUT.json and the curves OUT-sst2.svg and OUT-facts.svg. SST-2 is GLUE's, in the folder
+glue/SST-2 of HEADWAY_DATA, of which 200
 sentences of the validation part are asked, drawn by the seed; the facts (which language is spoken
 in a country, what money is paid with) come from CLDR, four choices each. The model of the harness
 is transformers' reading of the same file, in float32, with the tokeniser that Headway reads from

@@ -54,7 +54,7 @@ def test_what_is_no_file_of_the_task_is_told(tmp_path: Path) -> None:
         read_glue("mrpc", path)
     with pytest.raises(UserError, match="no row has the 4 columns of cola"):
         read_glue("cola", path)
-    with pytest.raises(UserError, match="unknown task of GLUE 'sst3'.*did you mean 'sst2'"):
+    with pytest.raises(UserError, match=r"unknown task of GLUE 'sst3'.*did you mean 'sst2'"):
         glue_file("sst3", tmp_path, "train")
 
 

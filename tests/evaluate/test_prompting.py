@@ -22,13 +22,15 @@ from headway.evaluate.prompting import (
     wilson,
 )
 
-POOL = [Question(line, f"q{line}", "yes" if line % 4 else "no", ("no", "yes")) for line in range(40)]
+POOL = [
+    Question(line, f"q{line}", "yes" if line % 4 else "no", ("no", "yes")) for line in range(40)
+]
 
 
 def test_a_template_takes_fields_and_leaves_other_braces() -> None:
     made = fill("{a} {#1 String} f{x: 1} {}", {"a": 1, "#1 String": "two"}, where="t")
     assert made == "1 two f{x: 1} {}"
-    with pytest.raises(UserError, match="unknown field of the template 'sentense'.*'sentence'"):
+    with pytest.raises(UserError, match=r"unknown field of the template 'sentense'.*'sentence'"):
         fill("{sentense}", {"sentence": "x"}, where="t")
 
 

@@ -119,9 +119,7 @@ def test_whole_texts_are_as_likely(both: Any) -> None:
 def test_the_same_is_written(both: Any) -> None:
     wanted = {"until": ["\n", "b"], "max_gen_toks": 12, "do_sample": False}
     asked = [(text, wanted) for text in ("Answer", "x" * 60, "big ", "An")]
-    theirs = [
-        both.theirs.generate_until(instances(each), disable_tqdm=True)[0] for each in asked
-    ]
+    theirs = [both.theirs.generate_until(instances(each), disable_tqdm=True)[0] for each in asked]
     assert both.ours.generate_until(instances(*asked)) == theirs
     assert any(theirs)
 
@@ -153,7 +151,7 @@ def test_the_harness_runs_a_local_task(
 
 
 def test_a_task_that_is_not_known_is_told(both: Any) -> None:
-    with pytest.raises(UserError, match="unknown task 'hellaswagg'.*did you mean 'hellaswag'"):
+    with pytest.raises(UserError, match=r"unknown task 'hellaswagg'.*did you mean 'hellaswag'"):
         evaluate_tasks(both.folder, ["hellaswagg"], device="cpu")
 
 

@@ -29,7 +29,9 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("glue")
     (folder / "SST-2").mkdir()
     for name, n in (("dev", 30), ("train", 40)):
-        rows = (f"{name} {row} {'+' if row % 3 else '-'} \t{int(row % 3 > 0)}\n" for row in range(n))
+        rows = (
+            f"{name} {row} {'+' if row % 3 else '-'} \t{int(row % 3 > 0)}\n" for row in range(n)
+        )
         (folder / "SST-2" / f"{name}.tsv").write_text(HEAD + "".join(rows), encoding="utf-8")
     return folder
 
@@ -55,9 +57,7 @@ class Knowing(LanguageModel):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def log_likelihoods(
-        self, requests: Sequence[tuple[str, str]], **_: Any
-    ) -> list[Likelihood]:
+    def log_likelihoods(self, requests: Sequence[tuple[str, str]], **_: Any) -> list[Likelihood]:
         self.asked += [context for context, _ in requests]
         return [
             Likelihood(1.0 if (answer == " positive") == ("+" in context[-14:]) else 2.0, 1, 0)
@@ -206,7 +206,11 @@ def test_the_command_writes_table_log_and_curve(
     ],
 )
 def test_mistakes_of_the_command(
-    folder: Path, tmp_path: Path, cli: Callable[..., Any], words: list[str], told: str,
+    folder: Path,
+    tmp_path: Path,
+    cli: Callable[..., Any],
+    words: list[str],
+    told: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -176,4 +176,3 @@ def _bootstrap(table: npt.NDArray[np.bool_], seed: int) -> tuple[float, float]:
     ]
     low, high = np.percentile(means, (2.5, 97.5))
     return float(low), float(high)
-

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,7 @@ class _Requests:
     def loglikelihood(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
         """Log-probability of each continuation, and whether greedy decoding gives it."""
         with ProgressBar("log-likelihoods", len(requests), unit="requests") as bar:
-            found = self.model.log_likelihoods(
-                [each.args for each in requests], tell=bar.advance
-            )
+            found = self.model.log_likelihoods([each.args for each in requests], tell=bar.advance)
         return [(each.log_prob, each.greedy) for each in found]
 
     def loglikelihood_rolling(self, requests: Sequence[Any], **_: Any) -> list[float]:
@@ -90,7 +88,9 @@ def sampling_of(wanted: Mapping[str, Any]) -> Sampling:
     samples = rest.pop("do_sample", "temperature" in rest)
     values = {name: rest.pop(name) for name in _SAMPLING if rest.get(name) is not None}
     if rest:
-        raise unknown("key of generation_kwargs", next(iter(rest)), ["until", *_MOST_NEW, *_SAMPLING])
+        raise unknown(
+            "key of generation_kwargs", next(iter(rest)), ["until", *_MOST_NEW, *_SAMPLING]
+        )
     if not samples:
         values = {"temperature": 0.0}
     return Sampling(

@@ -1,4 +1,4 @@
-"""How likely a language model finds given continuations; lm-evaluation-harness's rules of tokens."""
+"""How likely a language model finds what might follow, by the rules of lm-evaluation-harness."""
 
 from __future__ import annotations
 

@@ -63,9 +63,7 @@ def glue_task(
     return Task(name, asked, pool, files, text)
 
 
-def file_task(
-    path: Path, *, most: int, seed: int, lines: int | None, template: str | None
-) -> Task:
+def file_task(path: Path, *, most: int, seed: int, lines: int | None, template: str | None) -> Task:
     """Rows of JSON: `prompt`, `answer`, and `choices` if the answer is one of some.
 
     The answer is a text, or the number of a choice, from 0 on. With a template the prompt is made
