@@ -59,11 +59,11 @@ def test_what_is_no_file_of_the_task_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(DATA is None, reason="HEADWAY_DATA names no folder of real data")
-@pytest.mark.parametrize(
-    ("task", "train", "valid"),
-    [("cola", 8551, 1043), ("sst2", 67349, 872), ("mrpc", 3668, 408), ("rte", 2490, 277)],
-)
-def test_every_row_is_read(task: str, train: int, valid: int) -> None:
-    folder = Path(DATA or "") / "glue"
-    counts = [len(read_glue(task, glue_file(task, folder, part))) for part in ("train", "valid")]
-    assert counts == [train, valid]
+@pytest.mark.parametrize("part", ["train", "valid"])
+@pytest.mark.parametrize(("task", "head"), [("cola", 0), ("sst2", 1), ("mrpc", 1), ("rte", 1)])
+def test_every_row_is_read(task: str, head: int, part: str) -> None:
+    path = glue_file(task, Path(DATA or "") / "glue", part)
+    rows = read_glue(task, path)
+    lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+    assert len(rows) == len(lines) - head > 250
+    assert {row.label for row in rows} == {0, 1}

@@ -51,13 +51,11 @@ def tokenizer(adds_bos: bool) -> Backend:
     return made
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "with-bos"])
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The same toy Llama in the harness's back end and in ours, and its folder."""
+def make(folder: Path, *, adds_bos: bool = False) -> Any:
+    """A toy Llama in a folder and in the harness's back end."""
     from lm_eval.models.huggingface import HFLM
 
-    folder = tmp_path_factory.mktemp("llama")
-    made = tokenizer(request.param)
+    made = tokenizer(adds_bos)
     config = transformers.LlamaConfig(
         vocab_size=made.get_vocab_size(),
         hidden_size=24,
@@ -76,10 +74,16 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **names)
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
-    theirs = HFLM(pretrained=model, tokenizer=fast, batch_size=4, device="cpu")
-    return SimpleNamespace(
-        theirs=theirs, ours=as_lm(open_language_model(folder, device="cpu")), folder=folder
-    )
+    # its cache mistakes windows of a text that repeats itself for one another
+    return HFLM(pretrained=model, tokenizer=fast, batch_size=4, device="cpu", logits_cache=False)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "with-bos"])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same model in the harness's back end and in ours."""
+    folder = tmp_path_factory.mktemp("llama")
+    theirs = make(folder, adds_bos=request.param)
+    return SimpleNamespace(theirs=theirs, ours=as_lm(open_language_model(folder, device="cpu")))
 
 
 def instances(*args: Any) -> list[Any]:
@@ -106,7 +110,6 @@ def test_continuations_are_as_likely(both: Any) -> None:
     found = both.ours.loglikelihood(instances(*asked))
     assert [each[0] for each in found] == pytest.approx([each[0] for each in wanted], abs=1e-4)
     assert [each[1] for each in found] == [each[1] for each in wanted]
-    assert any(greedy for _, greedy in found)
 
 
 def test_whole_texts_are_as_likely(both: Any) -> None:
@@ -125,9 +128,10 @@ def test_the_same_is_written(both: Any) -> None:
 
 
 def test_the_harness_runs_a_local_task(
-    both: Any, tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    theirs = make(tmp_path / "model")
     rows = [
         {"prompt": f"{n} is", "choices": ["big", "Answer", "a b"], "answer": n % 3}
         for n in range(12)
@@ -137,12 +141,12 @@ def test_the_harness_runs_a_local_task(
     task = tmp_path / "colours.yaml"
     task.write_text(TASK.format(file=data), encoding="utf-8")
     out = tmp_path / "scores.json"
-    said = cli("evaluate", both.folder, "--tasks", task, "--json", out, "--device", "cpu")
+    said = cli("evaluate", tmp_path / "model", "--tasks", task, "--json", out, "--device", "cpu")
     assert said.code == 0, said
     assert b"colours" in said.out
     found = json.loads(out.read_text("utf-8"))["results"]["colours"]
     asked = [(row["prompt"], f" {choice}") for row in rows for choice in row["choices"]]
-    wanted = both.theirs.loglikelihood(instances(*asked), disable_tqdm=True)
+    wanted = theirs.loglikelihood(instances(*asked), disable_tqdm=True)
     hits = 0
     for place, row in enumerate(rows):
         scores = [score for score, _ in wanted[3 * place : 3 * place + 3]]
@@ -150,9 +154,9 @@ def test_the_harness_runs_a_local_task(
     assert found["acc,none"] == pytest.approx(hits / 12)
 
 
-def test_a_task_that_is_not_known_is_told(both: Any) -> None:
+def test_a_task_that_is_not_known_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown task 'hellaswagg'.*did you mean 'hellaswag'"):
-        evaluate_tasks(both.folder, ["hellaswagg"], device="cpu")
+        evaluate_tasks(tmp_path, ["hellaswagg"], device="cpu")
 
 
 def test_what_a_task_says_of_sampling() -> None:

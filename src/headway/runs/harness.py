@@ -115,24 +115,26 @@ def evaluate_tasks(
     had.
     """
     harness = optional("lm_eval", extra="eval", where="--tasks")
-    manager = optional("lm_eval.tasks", extra="eval", where="--tasks").TaskManager()
+    known = not all(name.endswith(".yaml") for name in tasks)
+    manager = optional("lm_eval.tasks", extra="eval", where="--tasks").TaskManager(
+        include_defaults=known  # which takes seconds
+    )
     for name in tasks:
         if not name.endswith(".yaml") and name not in manager.all_tasks:
             raise unknown("task", name, manager.all_tasks, where="--tasks")
     adapted = as_lm(language_model(model, device=device))
     try:
-        found = harness.simple_evaluate(
-            adapted,
-            tasks=list(tasks),
-            num_fewshot=shots,
-            limit=lines,
-            task_manager=manager,
-            log_samples=False,
-        )
-    except UserError:
-        raise
-    except Exception as error:  # of a task's data: the harness has no class of its own
-        raise UserError(f"a task cannot be run: {error}", where=", ".join(tasks)) from error
+        manager.load(list(tasks))
+    except Exception as error:  # of a file, the network, a set: the harness has no class of its own
+        raise UserError(f"a task cannot be loaded: {error}", where=", ".join(tasks)) from error
+    found = harness.simple_evaluate(
+        adapted,
+        tasks=list(tasks),
+        num_fewshot=shots,
+        limit=lines,
+        task_manager=manager,
+        log_samples=False,
+    )
     return {key: found[key] for key in ("results", "n-shot", "n-samples", "versions", "configs")}
 
 

@@ -168,16 +168,18 @@ def _score(
     shared: int,
 ) -> Iterator[tuple[int, Likelihood]]:
     """The likelihood of each row asked, (its place, its line of `hidden`): logits of it alone."""
-    lines, places, wanted, counts = [], [], [], []
+    lines: list[int] = []
+    places: list[int] = []
+    wanted: list[int] = []
     for place, line in asked:
         context, continuation = rows[place]
         begin = len(context) - 1 - shared
         lines += [line] * len(continuation)
         places += range(begin, begin + len(continuation))
         wanted += continuation
-        counts.append(len(continuation))
     at = [torch.tensor(each, device=hidden.device) for each in (lines, places, wanted)]
     statistics = token_statistics(hidden[at[0], at[1]], model.head.weight, at[2], model.head.bias)
-    nll, right = (part.cpu().split(counts) for part in statistics)
+    counts = [len(rows[place].continuation) for place, _ in asked]
+    nll, right = (torch.split(part.cpu(), counts) for part in statistics)
     for (place, _), losses, hits in zip(asked, nll, right, strict=True):
         yield place, Likelihood(float(losses.double().sum()), len(losses), int(hits.sum()))
