@@ -15,13 +15,7 @@ from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
-from headway.runs.likelihoods import (
-    BATCH_TOKENS,
-    cut_requests,
-    encode_requests,
-    likelihoods,
-    windows,
-)
+from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import DecoderSettings
 from headway.tokens.chat import Message
@@ -115,7 +109,7 @@ class LanguageModel:
         self,
         requests: Sequence[tuple[str, str]],
         *,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         tell: Callable[[int], object] | None = None,
     ) -> list[Likelihood]:
         """How likely each (context, continuation) goes on so: `log_prob`, `greedy`, `tokens`.
@@ -138,7 +132,7 @@ class LanguageModel:
         self,
         texts: Sequence[str],
         *,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         tell: Callable[[int], object] | None = None,
     ) -> list[Likelihood]:
         """How likely each whole text is, of any length: each token is scored once (`windows`).

@@ -18,7 +18,9 @@ from headway.runs.sentences import LongText
 from headway.tokens.text import TextTokenizer
 from headway.training.losses import token_statistics
 
-BATCH_TOKENS = 4096  # in a batch, padding and what is remembered of the beginning included
+# Padded tokens that are read at a time: on a CPU what does not fit into its caches is slower.
+_BATCH_TOKENS_CPU, _BATCH_TOKENS = 512, 8192
+_REMEMBERED = 8  # tokens that are only remembered count as one
 
 
 class Asked(NamedTuple):
@@ -111,13 +113,14 @@ def likelihoods(
     rows: Sequence[Asked],
     *,
     device: torch.device,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     tell: Callable[[int], object] | None = None,
 ) -> list[Likelihood]:
     """How likely the model finds each continuation after its context.
 
     What all rows begin with is read once, and so are rows that differ in their last token alone
-    (choices of one token). The others go in batches of like lengths.
+    (choices of one token). The others go in batches of like lengths, of `batch_tokens` padded
+    tokens (what suits the device if None).
     """
     same: dict[tuple[int, ...], list[int]] = {}
     for place, row in enumerate(rows):
@@ -126,9 +129,10 @@ def likelihoods(
     shared = _shared(texts, rows)
     begun = torch.tensor([texts[0][:shared]] if texts else [[]], device=device)
     state = model.start(begun.long(), torch.tensor([shared], device=device))
-    lengths = np.array([len(text) for text in texts], np.int64)
+    lengths = np.array([len(text) - shared + shared // _REMEMBERED for text in texts], np.int64)
+    budget = batch_tokens or (_BATCH_TOKENS_CPU if device.type == "cpu" else _BATCH_TOKENS)
     found = [Likelihood()] * len(rows)
-    for batch in batch_rows(lengths, lengths, batch_tokens, np.arange(len(texts))):
+    for batch in batch_rows(lengths, lengths, budget, np.arange(len(texts))):
         chosen = [texts[each] for each in batch]
         hidden = _read(model, state, [text[shared:] for text in chosen], device)
         asked = [(place, line) for line, text in enumerate(chosen) for place in same[text]]
