@@ -18,24 +18,24 @@ from headway.settings.data import (
     HubPairs,
     PairFiles,
     TableFile,
-    TokenizerSettings,
 )
+from headway.settings.kinds import TranslationRecipe
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.presets import PRESETS
-from headway.settings.recipe import Recipe
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.settings.training import EvaluateSettings, TrainSettings
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECIPE = (DOCS / "reference/recipe.md").read_text(encoding="utf-8")
 PARTS = "`[data.train]`, `[data.valid]`, `[data.test]` of "
 TABLES: list[tuple[str, str, type[Settings]]] = [
-    ("Top", "", Recipe),
+    ("Top", "", TranslationRecipe),
     ("`[data]`", "data.", DataSettings),
     (f"{PARTS}two files", "", PairFiles),
     (f"{PARTS}one table", "", TableFile),
     (f"{PARTS}a data set of the hub", "", HubPairs),
     (f"{PARTS}the built-in corpus", "", BuiltinPairs),
-    ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
+    ("`[tokenizer]`", "tokenizer.", PairTokenizerSettings),
     ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),
     ('`[model]` with `kind = "recurrent"`', "model.", RecurrentSettings),
     ("`[train]`", "train.", TrainSettings),
@@ -64,7 +64,7 @@ def wanted(kind: type[Settings], prefix: str) -> dict[str, str]:
     """The keys of settings and their defaults as TOML; tables have their own sections."""
     found = {}
     for name, field in kind.model_fields.items():
-        in_sections_of_its_own = kind is Recipe and name not in ("description", "seed")
+        in_sections_of_its_own = kind is TranslationRecipe and name not in ("description", "seed")
         tells_models_apart = name == "kind" and prefix == "model."
         if in_sections_of_its_own:
             continue
@@ -91,7 +91,7 @@ def test_the_page_of_recipe_keys_has_all(heading: str, prefix: str, kind: type[S
 
 
 def test_the_page_of_recipe_keys_has_every_table() -> None:
-    tables = set(Recipe.model_fields) - {"description", "seed"}
+    tables = set(TranslationRecipe.model_fields) - {"description", "seed"}
     assert {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix} == tables
 
 

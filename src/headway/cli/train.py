@@ -47,12 +47,12 @@ def train(
     from headway.runs.train import run_place, run_recipe
 
     try:
-        translator = run_recipe(recipe, overrides, out=out, resume=resume, device=device)
+        opened = run_recipe(recipe, overrides, out=out, resume=resume, device=device)
     except Interrupted as stopped:
         again = f"headway train --resume --out {run_place(recipe, out)}"
         raise Interrupted(stopped.signal, f"{stopped}\ngo on with: {again}") from None
     folder = run_place(recipe, out)
-    print(f"{translator!r}\n{folder}/report.html\nnext: headway translate {folder} < FILE")
+    print(f"{opened!r}\n{folder}/report.html\nnext: headway {opened.use.format(folder)}")
 
 
 def add_to(app: typer.Typer) -> None:

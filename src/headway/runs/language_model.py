@@ -65,6 +65,8 @@ class LanguageModel:
     Raises UserError if the tokeniser has ids that the model has no row for.
     """
 
+    use = 'generate {} --prompt "..."'  # what the command line does with it
+
     def __init__(
         self,
         model: Decoder,
@@ -80,6 +82,10 @@ class LanguageModel:
             )
         self.model, self.tokenizer, self.settings = model.to(device).eval(), tokenizer, settings
         self.device = device
+
+    def __repr__(self) -> str:
+        n = sum(weight.numel() for weight in self.model.parameters())
+        return f"LanguageModel({n:,} parameters, {len(self.tokenizer):,} ids, {self.device})"
 
     def generate(
         self,

@@ -15,7 +15,7 @@ from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.runs.embedder import Embedder
 from headway.runs.language_model import LanguageModel
-from headway.runs.load import load as open_run
+from headway.runs.load import open_run
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
 from headway.settings.model import DecoderSettings
@@ -31,7 +31,8 @@ def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageMode
     if place.suffix == ".gguf":
         return open_language_model(place, device=device)
     if not _is_foreign(place):
-        return open_run(place, device=device)
+        run: Translator | LanguageModel | Embedder = open_run(place, device=device)
+        return run
     if issubclass(family_of(read_config(place)).kind, DecoderSettings):
         return open_language_model(place, device=device)
     return open_embedder(place, device=device)
@@ -50,6 +51,13 @@ def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageMo
         tokenizer = file_tokenizer(file)
         model, settings = read_gguf_model(file)
         return LanguageModel(model, tokenizer, settings, chosen)
+    if not _is_foreign(place):
+        opened = open_run(place, device=device)
+        if not isinstance(opened, LanguageModel):
+            raise UserError(
+                f"{opened!r} does not continue text", where=str(place), todo="name a language model"
+            )
+        return opened
     found, settings = read_model(place)
     if not isinstance(found, Decoder):
         raise UserError(

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 
 from headway.base.errors import UserError
-from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.runs.sentences import cut
 from headway.runs.tokenizers import Tokenizers
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 from headway.tokens.tokenizer import Tokenizer, check_fits
 
 
@@ -26,7 +27,7 @@ class TextModel:
         self,
         model: EncoderDecoder[Any, Any],
         tokenizers: Tokenizers,
-        recipe: Recipe,
+        recipe: TranslationRecipe,
         device: torch.device,
     ) -> None:
         self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device

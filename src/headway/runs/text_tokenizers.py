@@ -9,13 +9,18 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
-from headway.base.files import read_json
+from headway.base.files import read_json, to_json
 from headway.checkpoint.exchange.gguf_file import GGUF
+from headway.checkpoint.run import RunFolder
 from headway.tokens.gguf import gguf_tokenizer
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.tokenizer import open_backend
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER, TOKENIZER_CONFIG, ENDS = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+)
 _TEMPLATE = "chat_template.jinja"
 _KEY = "tokenizer.ggml"
 
@@ -33,11 +38,11 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
     made = open_backend(path.read_text(encoding="utf-8"), where=str(path), todo=todo)
     made.no_padding()
     made.no_truncation()
-    said = _table(folder / "tokenizer_config.json")
+    said = _table(folder / TOKENIZER_CONFIG)
     names = {name: _content(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
     ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
     ends = {ids["eos"]}
-    for name in ("generation_config.json", "config.json"):
+    for name in (ENDS, "config.json"):
         found = _table(folder / name).get("eos_token_id")
         ends |= set(found) if isinstance(found, list) else {found}
     template = folder / _TEMPLATE
@@ -50,6 +55,31 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         template=template.read_text("utf-8") if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
+
+
+def run_tokenizer(folder: RunFolder) -> TextTokenizer:
+    """The tokeniser of a run. Raises UserError if its files are not those that it began with."""
+    for name in (TOKENIZER, TOKENIZER_CONFIG, ENDS):
+        folder.tokenizer_text(name)
+    return folder_tokenizer(folder.path)
+
+
+def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
+    """Name and content of the files from which `folder_tokenizer` makes the same tokeniser."""
+    roles = tokenizer.roles
+    ids = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
+    ids["eos"] = min(roles.ends, default=None)
+    said: dict[str, Any] = {
+        f"{name}_token": tokenizer.token(id) for name, id in ids.items() if id is not None
+    }
+    said |= {"add_bos_token": roles.adds_bos, "tokenizer_class": "PreTrainedTokenizerFast"}
+    if roles.template is not None:
+        said["chat_template"] = roles.template
+    return {
+        TOKENIZER: tokenizer.to_json(),
+        TOKENIZER_CONFIG: to_json(said),
+        ENDS: to_json({"eos_token_id": sorted(roles.ends)}),
+    }
 
 
 def file_tokenizer(file: GGUF) -> TextTokenizer:

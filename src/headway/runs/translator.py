@@ -37,6 +37,8 @@ class Translator(TextModel):
     text, counted from 1, so that warnings and draws are those of the whole.
     """
 
+    use = "translate {} < FILE"  # what the command line does with it
+
     def __repr__(self) -> str:
         data = self.recipe.data
         kind = self.recipe.model.kind

@@ -193,4 +193,4 @@ def _check_rank(score: str, rank: int | None) -> None:
         raise ValueError(f"score_rank has no meaning for the score '{score}'")
 
 
-ModelSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
+TranslatorSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]

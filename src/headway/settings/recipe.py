@@ -6,53 +6,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from headway.base.errors import UserError, unknown
-from headway.settings.base import Settings, parse
-from headway.settings.data import DataSettings, TokenizerSettings
-from headway.settings.model import ModelSettings
+from headway.settings.base import parse
+from headway.settings.kinds import KINDS, Recipe, TranslationRecipe
 from headway.settings.presets import expand_preset
-from headway.settings.toml import dump_toml
-from headway.settings.training import EvaluateSettings, TrainSettings
 
 SHIPPED = resources.files("headway") / "recipes"
-
-
-class Recipe(Settings):
-    """A whole run: what it learns from, what it is, how it is trained and judged."""
-
-    description: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    data: DataSettings
-    tokenizer: TokenizerSettings
-    model: ModelSettings
-    train: TrainSettings
-    evaluate: EvaluateSettings = EvaluateSettings()
-
-    @model_validator(mode="after")
-    def _tied_ids(self) -> Self:
-        if self.model.tie == "all" and not self.tokenizer.joint:
-            raise ValueError(
-                "model.tie = 'all' shares one embedding between both languages: it needs "
-                "tokenizer.joint = true (or model.tie = 'output')"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _evaluates(self) -> Self:
-        if self.train.patience and self.data.valid is None and not self.data.held_out:
-            raise ValueError(
-                "train.patience waits for a better validation score: it needs data.valid "
-                "or data.held_out"
-            )
-        return self
-
-    def to_toml(self) -> str:
-        """The resolved recipe, every default written out."""
-        return dump_toml(self.to_table())
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -92,7 +53,43 @@ def load_recipe(
             each["model"] = expand_preset(each["model"], where=where)
     for key, value in wanted.items():
         _put(table, key, value)
-    return parse(Recipe, table, where=where)
+    return parse(_kind_of(table, where), table, where=where)
+
+
+def load_translation(
+    recipe: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> TranslationRecipe:
+    """`load_recipe` for what is about pairs of sentences. Raises UserError for other kinds too."""
+    found = load_recipe(recipe, overrides)
+    if not isinstance(found, TranslationRecipe):
+        where = recipe if isinstance(recipe, str | Path) else "recipe"
+        raise UserError("not the recipe of a translator", where=str(where), todo=_SEE_RECIPES)
+    return found
+
+
+def _kind_of(table: Mapping[str, Any], where: str) -> type[Recipe]:
+    """The kind of recipe that a table is, as its data and its model say."""
+
+    def said(name: str, default: str | None) -> Any:
+        part = table.get(name)
+        return part.get("kind", default) if isinstance(part, dict) else default
+
+    data, model = said("data", "pairs"), said("model", None)
+    known = {kind: [other for first, other in KINDS if first == kind] for kind, _ in KINDS}
+    if not isinstance(data, str) or data not in known:
+        raise unknown("data.kind", str(data), known, where=where)
+    if model is None or (data, model) not in KINDS:
+        if isinstance(model, str) and any(model == other for _, other in KINDS):
+            raise UserError(
+                f"data.kind = '{data}' does not train model.kind = '{model}'",
+                where=where,
+                todo=f"it trains: {', '.join(known[data])}",
+            )
+        return KINDS[data, known[data][0]]  # whose message about the model is the clearest
+    return KINDS[data, model]
+
+
+_SEE_RECIPES = "headway recipes lists them all"
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

@@ -55,6 +55,13 @@ class Codec:
         """
         return [self._piece(id) for id in ids]
 
+    def token(self, id: int) -> str:
+        """The token of an id as the file has it. ValueError if there is none."""
+        token = self._made.id_to_token(id)
+        if token is None:
+            raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
+        return token
+
     def ordinary(self) -> list[int]:
         """The ids that text can have, in order: all but those of special tokens."""
         return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)

@@ -47,6 +47,15 @@ class TextTokenizer(Codec):
             for row in self._made.encode_batch_fast(block, add_special_tokens=False)
         ]
 
+    def documents(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of whole texts, from the start symbol to the end: what a model is trained on.
+
+        Where prompts have no start symbol, an end stands before the first text too.
+        """
+        end = min(self.roles.ends)
+        first = self._first() or [end]
+        return [[*first, *ids, end] for ids in self.encode(texts)]
+
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
         return [self._first() + ids for ids in self.encode(texts)]
