@@ -155,8 +155,10 @@ def test_the_harness_runs_a_local_task(
 
 
 def test_a_task_that_is_not_known_is_told(tmp_path: Path) -> None:
+    make(tmp_path)
+    model = open_language_model(tmp_path, device="cpu")
     with pytest.raises(UserError, match=r"unknown task 'hellaswagg'.*did you mean 'hellaswag'"):
-        evaluate_tasks(tmp_path, ["hellaswagg"], device="cpu")
+        evaluate_tasks(model, ["hellaswagg"])
 
 
 def test_what_a_task_says_of_sampling() -> None:

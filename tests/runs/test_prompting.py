@@ -222,6 +222,10 @@ def test_a_translator_is_not_prompted(
     trained: Callable[[str], Path], glue: Path, cli: Callable[..., Any]
 ) -> None:
     said = cli("prompt", trained("plain"), "--task", "sst2", "--data", glue, "--shots", "0")
-    assert "this needs a model that continues text" in said.error
+    assert "does not continue text" in said.error
+    said = cli("evaluate", trained("plain"), "--tasks", "hellaswag")
+    assert "does not continue text" in said.error
     said = cli("evaluate", trained("plain"), "--tasks", "hellaswag", "--beam", 2)
     assert "--data and --beam are for a translator" in said.error
+    said = cli("evaluate", trained("plain"), "--shots", 2)
+    assert "--shots and --lines go with --tasks" in said.error

@@ -52,8 +52,10 @@ def evaluate(  # long: its options
         if data or beam:
             raise UserError("--data and --beam are for a translator", where="--tasks")
         from headway.runs.harness import evaluate_tasks, results_table
+        from headway.runs.open_model import open_language_model
 
-        results = evaluate_tasks(run, tasks.split(","), shots=shots, lines=lines, device=device)
+        opened = open_language_model(run, device=device)
+        results = evaluate_tasks(opened, tasks.split(","), shots=shots, lines=lines)
         print(results_table(results))
         write_json(json, results)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UserError, unknown
@@ -11,7 +10,6 @@ from headway.base.optional import optional
 from headway.base.progress import ProgressBar
 from headway.base.showing import Table
 from headway.runs.language_model import LanguageModel, Sampling
-from headway.runs.open_model import language_model
 
 _MOST_NEW = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -101,12 +99,11 @@ def sampling_of(wanted: Mapping[str, Any]) -> Sampling:
 
 
 def evaluate_tasks(
-    model: LanguageModel | str | Path,
+    model: LanguageModel,
     tasks: Sequence[str],
     *,
     shots: int | None = None,
     lines: int | None = None,
-    device: str = "auto",
 ) -> dict[str, Any]:
     """The harness's own results on tasks that it knows, or that a .yaml file describes.
 
@@ -122,13 +119,12 @@ def evaluate_tasks(
     for name in tasks:
         if not name.endswith(".yaml") and name not in manager.all_tasks:
             raise unknown("task", name, manager.all_tasks, where="--tasks")
-    adapted = as_lm(language_model(model, device=device))
     try:
         manager.load(list(tasks))
     except Exception as error:  # of a file, the network, a set: the harness has no class of its own
         raise UserError(f"a task cannot be loaded: {error}", where=", ".join(tasks)) from error
     found = harness.simple_evaluate(
-        adapted,
+        as_lm(model),
         tasks=list(tasks),
         num_fewshot=shots,
         limit=lines,

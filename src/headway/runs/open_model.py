@@ -68,18 +68,6 @@ def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageMo
     return LanguageModel(found, folder_tokenizer(place), settings, chosen)
 
 
-def language_model(model: LanguageModel | str | Path, *, device: str = "auto") -> LanguageModel:
-    """The model, opened if its place is given. Raises UserError unless it continues text."""
-    opened = model if isinstance(model, LanguageModel) else load(model, device=device)
-    if not isinstance(opened, LanguageModel):
-        raise UserError(
-            "this needs a model that continues text",
-            where=str(model),
-            todo="name a GPT or a Llama: a Hugging Face folder, or a .gguf file",
-        )
-    return opened
-
-
 def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
     """An encoder that gives a vector a text. Raises UserError if there is none at that place."""
     place, chosen = Path(path), pick_device(device)

@@ -26,7 +26,7 @@ from headway.evaluate.prompting import (
 )
 from headway.lens.figures import Curves, Value, draw_panels
 from headway.runs.language_model import LanguageModel, Sampling
-from headway.runs.open_model import language_model
+from headway.runs.open_model import open_language_model
 from headway.runs.prompt_tasks import Task, file_task, glue_task
 
 By = Literal["likelihood", "generation"]
@@ -146,7 +146,9 @@ def prompt(  # long: its settings
         raise UserError("not all rows have choices", where=asked.name, todo="ask by generation")
     by = by or ("likelihood" if asked.has_choices else "generation")
     balanced = asked.same_choices if balanced is None else balanced
-    opened = language_model(model, device=device)
+    opened = (
+        model if isinstance(model, LanguageModel) else open_language_model(model, device=device)
+    )
     n_trials = sum(draws if n else 1 for n in shots)
     answers = sum(len(each.choices) if by == "likelihood" else 1 for each in asked.questions)
     bar = ProgressBar("prompting", n_trials * answers, unit="answers") if progress else None
@@ -161,7 +163,7 @@ def prompt(  # long: its settings
             points.append(_point(n, found, examples, seed))
             records += [record for part in found for record in part]
     settings = {
-        "model": "" if isinstance(model, LanguageModel) else str(model),
+        "model": "" if opened is model else str(model),
         "task": asked.name,
         "template": asked.template,
         "files": asked.files,
