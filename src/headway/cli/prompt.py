@@ -13,7 +13,7 @@ from headway.base.files import refuse_same, write_atomic
 from headway.cli.options import Device, JsonFile, Model, write_json
 
 
-def prompt(
+def prompt(  # long: its options
     model: Model,
     task: Annotated[
         str | None,
