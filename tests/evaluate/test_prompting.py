@@ -88,7 +88,7 @@ def test_a_long_choice_can_win_by_the_byte() -> None:
     assert (found.likeliest, found.likeliest_by_bytes, found.margin) == (0, 1, 1.0)
     assert not found.near_tie
     assert choose([-3.0, -2.9999, -9.0], ["a", "b", "c"]).near_tie
-    assert choose([-2.0, -2.0], ["é", "e"]).likeliest_by_bytes == 0  # of two bytes
+    assert choose([-3.0, -2.0], ["é", "e"]).likeliest_by_bytes == 0  # of two bytes
 
 
 def test_what_guessing_gives_is_nothing() -> None:
