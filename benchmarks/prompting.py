@@ -1,14 +1,13 @@
 """A small Llama prompted, and its log-likelihoods against lm-evaluation-harness's own back end.
 
     .venv-bench/bin/python benchmarks/prompting.py SmolLM2-135M-Instruct.Q4_1.gguf \\
-        --out benchmarks/results/prompting
+        --out benchmarks/results/prompting-smollm2
 
 Writes OUT.json and the curves OUT-sst2.svg and OUT-facts.svg. SST-2 is GLUE's, in the folder
-glue/SST-2 of HEADWAY_DATA, of which 200
-sentences of the validation part are asked, drawn by the seed; the facts (which language is spoken
-in a country, what money is paid with) come from CLDR, four choices each. The model of the harness
-is transformers' reading of the same file, in float32, with the tokeniser that Headway reads from
-it: transformers' own rebuild splits digits otherwise.
+glue/SST-2 of HEADWAY_DATA; 200 sentences of the validation part are asked, drawn by the seed. The
+facts (which language is spoken in a country, what people pay with) come from CLDR, four choices
+each. The model of the harness is transformers' reading of the same file, in float32, with the
+tokeniser that Headway reads from it: transformers' own rebuild splits digits otherwise.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ class Value:
 class Curves:
     """A panel of named curves: values at places on an axis; the range is a band.
 
-    `straight` are thin dashed lines for comparison (a theory, a chance level).
+    `straight` are thin dashed lines for comparison (a theory, a chance level). The x axis has its
+    ticks at the points with `log_x`, or `at_points`.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Curves:
     y: str
     series: Mapping[str, Sequence[tuple[float, Value]]]
     log_x: bool = False
+    at_points: bool = False
     log_y: bool = False
     percent: bool = False
     straight: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -174,6 +176,7 @@ def _log_ticks(axes: Axes) -> None:
 def _curves(axes: Axes, panel: Curves, names: list[str]) -> None:
     if panel.log_x:
         axes.set_xscale("log", base=2)
+    if panel.log_x or panel.at_points:
         ticks = sorted({x for points in panel.series.values() for x, _ in points})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         axes.minorticks_off()

@@ -88,7 +88,7 @@ class Prompted:
         """The points as curves, with their intervals as bands: an .svg or .png file."""
         ways = {"accuracy": [(point.shots, point.accuracy) for point in self.points]}
         by_bytes = [(p.shots, p.by_bytes) for p in self.points if p.by_bytes is not None]
-        if by_bytes:
+        if by_bytes and by_bytes != ways["accuracy"]:
             ways = {"by log-likelihood": ways["accuracy"], "by log-likelihood a byte": by_bytes}
         curves = {
             name: [(float(n), Value(each.percent, each.low, each.high)) for n, each in points]
@@ -100,6 +100,7 @@ class Prompted:
             x="examples",
             y="accuracy, %",
             series=curves,
+            at_points=True,
             percent=True,
             straight={"chance": [(0.0, chance), (most, chance)]} if chance else {},
         )
