@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from headway.runs.compare import compare
     from headway.runs.language_model import Sampling
     from headway.runs.open_model import load
+    from headway.runs.prompting import prompt
     from headway.runs.train import train
 
-__all__ = ["Sampling", "UserError", "compare", "load", "train"]
+__all__ = ["Sampling", "UserError", "compare", "load", "prompt", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -29,6 +30,7 @@ _HOMES = {
     "compare": "headway.runs.compare",
     "Sampling": "headway.runs.language_model",
     "load": "headway.runs.open_model",
+    "prompt": "headway.runs.prompting",
     "train": "headway.runs.train",
 }
 
