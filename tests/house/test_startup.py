@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headway"
 COMMAND = Path(sys.executable).with_name("headway")
 VERBS = ["demo", "train", "translate", "score", "evaluate", "attention", "data", "tokenizer"]
-VERBS += ["study", "recipes", "info", "generate", "embed"]
+VERBS += ["study", "recipes", "info", "generate", "embed", "export", "import"]
 
 FRESH_IMPORTS = """
 import importlib, os, sys, traceback

@@ -16,30 +16,43 @@ from headway.models.encoder import Encoder
 from headway.runs.embedder import Embedder
 from headway.runs.language_model import LanguageModel
 from headway.runs.load import load as open_run
+from headway.runs.marian import open_marian
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
-from headway.settings.model import DecoderSettings
+from headway.settings.model import DecoderSettings, TransformerSettings
 
 
 def load(path: str | Path, *, device: str = "auto") -> Translator | LanguageModel | Embedder:
     """Open a run, a Hugging Face folder or a .gguf file.
 
-    A run gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder an `Embedder`. Raises
-    UserError if there is no model at that place, or one that Headway does not compute.
+    A run or a Marian gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder an
+    `Embedder`. Raises UserError if there is no model at that place, or one that Headway does not
+    compute.
     """
     place = Path(path)
     if place.suffix == ".gguf":
         return open_language_model(place, device=device)
-    if not _is_foreign(place):
+    if not is_foreign(place):
         return open_run(place, device=device)
-    if issubclass(family_of(read_config(place)).kind, DecoderSettings):
+    kind = family_of(read_config(place)).kind
+    if issubclass(kind, DecoderSettings):
         return open_language_model(place, device=device)
+    if issubclass(kind, TransformerSettings):
+        return open_translator(place, device=device)
     return open_embedder(place, device=device)
 
 
-def _is_foreign(folder: Path) -> bool:
+def is_foreign(folder: Path) -> bool:
     """Whether the folder's config.json is another tool's: ours says no `model_type`."""
     return (folder / CONFIG).is_file() and "model_type" in read_config(folder).table
+
+
+def open_translator(path: str | Path, *, device: str = "auto") -> Translator:
+    """A run or a Marian folder. Raises UserError if there is none at that place."""
+    place = Path(path)
+    if is_foreign(place):
+        return open_marian(place, pick_device(device))
+    return open_run(place, device=device)
 
 
 def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from headway.base.errors import UserError, unknown
 from headway.settings.base import Settings, parse
 from headway.settings.data import DataSettings, TokenizerSettings
-from headway.settings.model import ModelSettings
+from headway.settings.model import ModelSettings, TransformerSettings
 from headway.settings.presets import expand_preset
 from headway.settings.toml import dump_toml
 from headway.settings.training import EvaluateSettings, TrainSettings
@@ -53,6 +53,13 @@ class Recipe(Settings):
     def to_toml(self) -> str:
         """The resolved recipe, every default written out."""
         return dump_toml(self.to_table())
+
+
+class Foreign(Settings):
+    """What is known of a translator from elsewhere, in place of its recipe."""
+
+    model: TransformerSettings
+    evaluate: EvaluateSettings = EvaluateSettings()
 
 
 def shipped_recipes() -> dict[str, str]:

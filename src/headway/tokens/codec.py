@@ -55,6 +55,10 @@ class Codec:
         """
         return [self._piece(id) for id in ids]
 
+    def tokens(self) -> list[str | None]:
+        """The token of each id, as files spell it; None for an id that is no token's."""
+        return [self._made.id_to_token(id) for id in range(len(self))]
+
     def ordinary(self) -> list[int]:
         """The ids that text can have, in order: all but those of special tokens."""
         return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)

@@ -113,7 +113,6 @@ class GGUF:
             raw = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
-        self._bytes = raw
         reader = _Reader(memoryview(raw), str(path))  # type: ignore[arg-type]
         if bytes(reader.data[:4]) != MAGIC:
             raise UserError("not a GGUF file", where=str(path))
@@ -137,13 +136,17 @@ class GGUF:
         """A tensor in float32. Raises UserError if it holds what is not a number."""
         gguf = optional("gguf", extra="gguf", where=str(self.path))
         stored = self.tensors[name]
-        raw = self._bytes[stored.begin : stored.end]
+        n_bytes = stored.end - stored.begin
+        # read, not mapped: pages that were looked at once would stay in memory
+        raw = np.fromfile(self.path, np.uint8, n_bytes, offset=stored.begin)
+        if len(raw) < n_bytes:
+            raise UserError("it became shorter while it was read", where=str(self.path))
         storage = STORAGES[stored.kind]
         row = stored.shape[-1] // storage.block * storage.n_bytes
-        blocks = np.asarray(raw).reshape(*stored.shape[:-1], row)
+        blocks = raw.reshape(*stored.shape[:-1], row)
         with np.errstate(all="ignore"):  # what overflows is found out below
             numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(stored.kind))
-        found = torch.from_numpy(np.array(numbers, dtype=np.float32)).reshape(stored.shape)
+        found = torch.from_numpy(np.asarray(numbers, dtype=np.float32)).reshape(stored.shape)
         if not bool(found.isfinite().all()):
             raise UserError(f"'{name}' holds what is not a number", where=str(self.path))
         return found

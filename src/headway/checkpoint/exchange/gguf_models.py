@@ -58,8 +58,8 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     if settings.tie == "none":
         rows.append(row("head.weight", "output.weight"))
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
-    tensors = {name: file.tensor(name) for name in file.tensors if name != FACTORS}
-    adopt(model, to_ours(rows, tensors, shapes, ignored=IGNORED, where=where))
+    theirs = {name: stored.shape for name, stored in file.tensors.items()}
+    adopt(model, to_ours(rows, theirs, file.tensor, shapes, ignored=IGNORED, where=where))
     number_places(model)
     return model.eval(), settings
 
