@@ -34,8 +34,8 @@ LLAMA = {
     "hidden_size": 15,
     "intermediate_size": 23,
     "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 1,
     "head_dim": 6,
     "max_position_embeddings": 24,
     "tie_word_embeddings": True,
@@ -63,7 +63,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama untied": (
         "LlamaConfig",
         "LlamaForCausalLM",
-        LLAMA | {"tie_word_embeddings": False, "num_key_value_heads": 1},
+        LLAMA
+        | {"tie_word_embeddings": False, "num_attention_heads": 6, "num_key_value_heads": 2}
+        | {"hidden_size": 18},
     ),
     "bert": ("BertConfig", "BertForMaskedLM", BERT),
     "marian": ("MarianConfig", "MarianMTModel", MARIAN),
@@ -124,7 +126,9 @@ def same_gradients(theirs: Any, ours: nn.Module, settings: Any, folder: Path) ->
     compared = 0
     for name, weight in theirs.named_parameters():
         if weight.grad is not None and name in found:
-            close(found[name], weight.grad)
+            # they leave out what the embedding of padding learns as an input
+            first = 1 if name.endswith(("shared.weight", "coder.embed_tokens.weight")) else 0
+            close(found[name][first:], weight.grad[first:])
             compared += 1
     assert compared == len(found) - ("final_logits_bias" in found)  # a buffer with them
 

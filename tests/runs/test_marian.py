@@ -53,7 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         (path / f"{side}.model").rename(path / f"{side}.spm")
         read = sentencepiece.SentencePieceProcessor(str(path / f"{side}.spm"))
-        pieces |= {read.id_to_piece(id) for id in range(2, len(read))}
+        plain = [id for id in range(len(read)) if not (read.is_control(id) or read.is_unknown(id))]
+        pieces |= {read.id_to_piece(id) for id in plain}
     ordered = sorted(pieces - {"▁x", "sun"})
     draw.shuffle(ordered)
     vocabulary = ["</s>", "<unk>", *ordered, ">>fra<<", "<pad>"]
@@ -116,22 +117,14 @@ def test_ids_have_the_same_texts(translator: Translator, theirs: Any) -> None:
     assert wanted[-1] == TEXTS[0]
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_translations_are_the_same(
-    translator: Translator, theirs: Any, folder: Path, beam: int
-) -> None:
+def test_translations_are_the_same(translator: Translator, theirs: Any, folder: Path) -> None:
     model = transformers.MarianMTModel.from_pretrained(folder)
     for text in TEXTS[:3]:
         given = theirs([text], return_tensors="pt")
-        limit = int(min(2 * given.input_ids.shape[1] + 10, 40))
-        wanted = model.generate(
-            **given, num_beams=beam, max_new_tokens=limit, length_penalty=0.0, do_sample=False
-        )
-        ours = translator.n_best([text], 1, beam=beam)[0][0]
-        (scores,) = translator.score_tokens([text], [ours.text])
-        if beam == 1:
-            assert ours.text == theirs.decode(wanted[0], skip_special_tokens=True)
-        assert scores.ids[-1] == 0
+        limit = min(2 * given.input_ids.shape[1] + 10, 40)
+        (wanted,) = model.generate(**given, num_beams=1, do_sample=False, max_new_tokens=limit)
+        (ours,) = translator.translate([text], beam=1)
+        assert ours == theirs.decode(wanted, skip_special_tokens=True)
 
 
 def test_unknown_words_and_their_places_are_told(translator: Translator) -> None:

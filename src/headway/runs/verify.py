@@ -142,10 +142,13 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
 
 def _generated(theirs: Any, ids: Tensor, portable: Portable) -> list[int]:
     """The greedy continuation, or translation, of one row, up to its end."""
-    settings = {"do_sample": False, "num_beams": 1, "max_new_tokens": _n_new(portable)}
+    settings: dict[str, Any] = {"do_sample": False, "num_beams": 1}
     is_translator = isinstance(portable.model, Transformer)
     if is_translator:  # what is never wanted, and forced, is not the model's own choice
         settings |= {"bad_words_ids": None, "forced_eos_token_id": None}
+        settings["max_length"] = 1 + _n_new(portable)
+    else:
+        settings["max_new_tokens"] = _n_new(portable)
     made = theirs.generate(ids, attention_mask=torch.ones_like(ids), **settings)
     new: list[int] = made[0, 1 if is_translator else ids.shape[1] :].tolist()
     said = portable.ids.get("eos_token_id")
@@ -189,7 +192,12 @@ def _ctranslate2(tool: Any, place: Path, portable: Portable, found: _Found) -> N
     numbers = {token: id for id, token in enumerate(target)}
     theirs = tool.Translator(str(place), device="cpu", compute_type="float32")
     rows = _draw(portable)
-    settings = {"return_scores": True, "return_end_token": True, "length_penalty": 0}
+    settings = {
+        "return_scores": True,
+        "return_end_token": True,
+        "length_penalty": 0,
+        "min_decoding_length": 0,
+    }
     for beam in (1, 4):
         results = theirs.translate_batch(
             [[source[id] for id in row] for row in rows],
@@ -205,7 +213,7 @@ def _ctranslate2(tool: Any, place: Path, portable: Portable, found: _Found) -> N
                 if beam == 1:
                     found.choices(chosen, ours)
                 own = ours[torch.arange(len(chosen)), torch.tensor(chosen)].sum()
-                found.numbers(torch.tensor(score), own)
+                found.numbers(torch.tensor(score), own, 1e-4 + 1e-5 * abs(score))
 
 
 def _draw(portable: Portable) -> list[list[int]]:

@@ -133,7 +133,11 @@ def _tokens(tokenizer: TextTokenizer, n_tokens: int) -> list[str]:
     """One token a row of the model: rows that no token has get a name, as llama.cpp gives it."""
     found = tokenizer.tokens()
     rows = found + [None] * (n_tokens - len(found))
-    return [f"[PAD{id}]" if token is None else token for id, token in enumerate(rows)]
+    return [_unused(id) if token is None else token for id, token in enumerate(rows)]
+
+
+def _unused(id: int) -> str:
+    return f"[PAD{id}]"
 
 
 def _types(file: File, tokens: list[str]) -> list[int]:
@@ -141,8 +145,8 @@ def _types(file: File, tokens: list[str]) -> list[int]:
     added = {each["content"]: each["special"] for each in file["added_tokens"]}
     falls_back = file["model"].get("byte_fallback")
 
-    def type_of(token: str) -> int:
-        if token not in known:
+    def type_of(id: int, token: str) -> int:
+        if token not in known or token == _unused(id):
             return _UNUSED
         if token == unknown:
             return _UNKNOWN
@@ -151,4 +155,4 @@ def _types(file: File, tokens: list[str]) -> list[int]:
         is_byte = falls_back and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
         return _BYTE if is_byte else _NORMAL
 
-    return [type_of(token) for token in tokens]
+    return [type_of(id, token) for id, token in enumerate(tokens)]

@@ -87,9 +87,13 @@ class SentencePieces:
         if text.startswith(_CODE[0]) and _CODE[1] in text:
             before = text.find(_CODE[1]) + len(_CODE[1])
             found = [(self._id(text[:before]), (0, before))]
-        made = self._model.encode(text[before:], out_type="immutable_proto")
-        for piece in made.pieces:
-            found.append((self._id(piece.piece), (before + piece.begin, before + piece.end)))
+        letters = text[before:].encode()
+
+        def place(byte: int) -> int:
+            return before + len(letters[:byte].decode())
+
+        for piece in self._model.encode(letters.decode(), return_type="proto").pieces:
+            found.append((self._id(piece.piece), (place(piece.begin), place(piece.end))))
         return found
 
     def _id(self, piece: str) -> int:

@@ -17,6 +17,7 @@ from headway.nn.stack import Stack
 from headway.settings.model import TransformerSettings
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
+_ITS_LONGEST = 1024  # tokens of a source or a target, unless it is told otherwise
 _COMPUTED: dict[str, Sequence[object]] = {
     "norm": ("layer",),
     "score": ("scaled_dot",),
@@ -80,8 +81,9 @@ def _side(
     tokens.weight = embedding.tokens.weight.detach()
     spec.scale_embeddings = settings.scale_embedding
     if embedding.positions is not None:
-        places = torch.arange(settings.max_length)
-        spec.position_encodings.encodings = embedding.positions(places).detach()
+        computed = settings.positions == "sinusoidal"
+        n = max(settings.max_length, _ITS_LONGEST) if computed else settings.max_length
+        spec.position_encodings.encodings = embedding.positions(torch.arange(n)).detach()
     if settings.order == "pre":
         _norm(spec.layer_norm, stack.final_norm)
     for theirs, ours in zip(spec.layer, stack.layers, strict=True):
