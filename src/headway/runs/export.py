@@ -114,8 +114,11 @@ def _write_gguf(place: Path, portable: Portable, storage: StorageName) -> None:
 
 def _write_ctranslate2(place: Path, portable: Portable) -> None:
     model, settings, sides = portable.model, portable.settings, portable.sides
-    fits = isinstance(model, Transformer) and isinstance(settings, TransformerSettings)
-    if not fits or sides is None:
+    if (
+        not isinstance(model, Transformer)
+        or not isinstance(settings, TransformerSettings)
+        or sides is None
+    ):
         what = "CTranslate2 is written for encoder–decoder Transformers"
         raise UserError(what, where="model", todo="write another format")
     rows = model.vocabulary_sizes()

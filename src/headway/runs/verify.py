@@ -119,10 +119,8 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
     if portable.text is not None:
         made = tool.AutoTokenizer.from_pretrained(place)
         rows = [made(text, split_special_tokens=True).input_ids for text in TEXTS]
-        continues = isinstance(model, Decoder)
-        text = portable.text
-        ours = text.prompts(TEXTS) if continues else [row for row, _ in text.framed(TEXTS)]
-        found.ids(rows, ours)
+        framed = [row for row, _ in portable.text.framed(TEXTS)]
+        found.ids(rows, portable.text.prompts(TEXTS) if isinstance(model, Decoder) else framed)
     for row in _draw(portable):
         ids = torch.tensor([row])
         if not isinstance(model, Decoder | Transformer):

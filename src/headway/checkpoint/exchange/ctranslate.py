@@ -86,6 +86,7 @@ def _side(
         spec.position_encodings.encodings = embedding.positions(torch.arange(n)).detach()
     if settings.order == "pre":
         _norm(spec.layer_norm, stack.final_norm)
+    ours: Any  # blocks
     for theirs, ours in zip(spec.layer, stack.layers, strict=True):
         attention = ours.attention
         together = (attention.to_query, attention.to_key, attention.to_value)
