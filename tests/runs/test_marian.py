@@ -55,14 +55,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         read = sentencepiece.SentencePieceProcessor(str(path / f"{side}.spm"))
         plain = [id for id in range(len(read)) if not (read.is_control(id) or read.is_unknown(id))]
         pieces |= {read.id_to_piece(id) for id in plain}
-    ordered = sorted(pieces - {"▁x", "sun"})
+    write_model(path, write_vocabulary(path, pieces))
+    return path
+
+
+def write_vocabulary(path: Path, pieces: set[str]) -> int:
+    """Most of the pieces, in an order of their own; gives how many there are with the specials."""
+    draw, ordered = random.Random(2), sorted(pieces - {"▁x", "sun"})
     draw.shuffle(ordered)
     vocabulary = ["</s>", "<unk>", *ordered, ">>fra<<", "<pad>"]
     table = {token: id for id, token in enumerate(vocabulary)}
     (path / "vocab.json").write_text(json.dumps(table), encoding="utf-8")
-    pad = len(vocabulary) - 1
+    return len(vocabulary)
+
+
+def write_model(path: Path, n_tokens: int) -> None:
+    pad = n_tokens - 1
     config = transformers.MarianConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=n_tokens,
         d_model=24,
         encoder_layers=2,
         decoder_layers=2,
@@ -85,7 +95,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 weight.copy_(torch.randn_like(weight) * 0.3)
         model.final_logits_bias[0, [1, pad]] = -1e4  # which Headway never writes
     model.save_pretrained(path)
-    return path
 
 
 @pytest.fixture(scope="module")
