@@ -39,15 +39,15 @@ from headway.checkpoint.exchange.gguf_file import GGUF, STORAGES
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.gguf_writer import write_gguf
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.models.build import build_decoder
+from headway.models.build import build, build_decoder, build_masked
 from headway.runs.text_tokenizers import file_tokenizer
-from headway.settings.model import DecoderSettings
+from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
 from headway.settings.presets import PRESETS
 from headway.tokens.gguf_metadata import gguf_metadata
 from headway.tokens.text import Roles, TextTokenizer
 
 N_TOKENS, SEED = 300, 1
-SMALL = {"n_layers": 1, "d_model": 256, "d_feed_forward": 512, "n_heads": 4, "max_length": 64}
+SMALL = {"n_layers": 2, "d_model": 256, "d_feed_forward": 512, "n_heads": 4, "max_length": 64}
 LIBC = ctypes.CDLL(None)
 NUMBERS = [0, 1, 2, 3, 4, 8, 31, 127, 128, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
 NUMBERS += [2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
@@ -135,12 +135,28 @@ def restored(path: Path, to: Path, kind: int) -> None:
     writer.close()
 
 
+def families() -> dict[str, tuple[Any, Any]]:
+    """A small model of each family with its settings."""
+    plain = {"n_kv_heads": None}
+    gpt = DecoderSettings(**PRESETS["gpt2"] | SMALL | plain)
+    llama = DecoderSettings(**PRESETS["smollm2-135m"] | SMALL | plain)
+    bert = EncoderSettings(**PRESETS["bert-tiny"] | SMALL)
+    sizes = {key: value for key, value in SMALL.items() if key != "n_layers"}
+    marian = TransformerSettings(
+        **PRESETS["transformer-base"] | sizes | {"n_encoder_layers": 1, "n_decoder_layers": 1}
+    )
+    return {
+        "gpt2": (build_decoder(gpt, n_tokens=N_TOKENS, seed=SEED), gpt),
+        "llama": (build_decoder(llama, n_tokens=N_TOKENS, seed=SEED), llama),
+        "bert": (build_masked(bert, n_tokens=N_TOKENS, seed=SEED), bert),
+        "marian": (build(marian, n_source=N_TOKENS, n_target=N_TOKENS, seed=SEED), marian),
+    }
+
+
 def folder_cases(folder: Path) -> list[Case]:
-    """A GPT-2 and a Llama as folders, of which the tensors or the config are mutated."""
+    """One of each family as folders, of which the tensors or the config are mutated."""
     found = []
-    for name, preset in (("gpt2", "gpt2"), ("llama", "smollm2-135m")):
-        settings = DecoderSettings(**PRESETS[preset] | SMALL | {"n_kv_heads": None})
-        model = build_decoder(settings, n_tokens=N_TOKENS, seed=SEED)
+    for name, (model, settings) in families().items():
         write_model(folder / name, model, settings)
         weights = folder / name / "model.safetensors"
         headers = {

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 from headway.base.optional import optional
 
 MAGIC = b"GGUF"
 MAX_DIMENSIONS = 4
 MAX_ALIGNMENT = 1 << 20
+LONGEST_NAME = 256  # bytes of the name of a key or a tensor; ggml itself takes 64
 _SCALARS = {  # type of a value -> its form for struct
     0: "<B",
     1: "<b",
@@ -126,7 +127,7 @@ class GGUF:
         reader.room(n_values, 8 + 4 + 1, "keys")
         self.metadata: dict[str, Any] = {}
         for _ in range(n_values):
-            key = reader.text()
+            key = reader.text(LONGEST_NAME)
             if key in self.metadata:
                 raise reader.broken(f"the key '{key}' twice")
             self.metadata[key] = reader.value(reader.scalar("<I"))
@@ -167,7 +168,9 @@ class _Reader:
 
     def broken(self, what: str) -> UserError:
         """What is wrong with the file."""
-        return UserError(f"a broken GGUF file: {what}", where=self.where, todo="copy it again")
+        return UserError(
+            f"a broken GGUF file: {visible(what)}", where=self.where, todo="copy it again"
+        )
 
     def room(self, n: int, n_bytes: int, what: str) -> None:
         """Raise UserError unless `n` things of at least so many bytes can still come."""
@@ -190,9 +193,11 @@ class _Reader:
         self.place += length
         return begin
 
-    def text(self) -> str:
-        """One text."""
+    def text(self, longest: int | None = None) -> str:
+        """One text, of at most so many bytes."""
         begin = self.skip_text()
+        if longest is not None and self.place - begin - 8 > longest:
+            raise self.broken(f"a name of {self.place - begin - 8:,} bytes")
         return Strings(self.data, np.array([begin]), self.where)[0]
 
     def value(self, kind: int) -> Any:
@@ -220,7 +225,7 @@ def _tensors(reader: _Reader, n_tensors: int, alignment: int) -> dict[str, Store
     """The table of tensors, each of which must lie in the file."""
     listed = []
     for _ in range(n_tensors):
-        name = reader.text()
+        name = reader.text(LONGEST_NAME)
         n_axes = reader.scalar("<I")
         if not 1 <= n_axes <= MAX_DIMENSIONS:
             raise reader.broken(f"'{name}' has {n_axes} axes")
@@ -232,7 +237,7 @@ def _tensors(reader: _Reader, n_tensors: int, alignment: int) -> dict[str, Store
         storage = STORAGES.get(kind)
         if storage is None:
             known = ", ".join(each.name for each in STORAGES.values())
-            what = f"'{name}' is stored as type {kind}; Headway reads {known}"
+            what = f"'{visible(name)}' is stored as type {kind}; Headway reads {known}"
             raise UserError(what, where=reader.where)
         if name in found:
             raise reader.broken(f"the tensor '{name}' twice")

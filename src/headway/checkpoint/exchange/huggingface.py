@@ -50,15 +50,15 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
         for name, tensor in read_folder_tensors(folder).items()
     }
     settings = _as_found(family.settings(config), tensors, folder)
-    if isinstance(settings, TransformerSettings):
-        marian.refuse_other_positions(tensors, settings.d_model, str(folder))
     _refuse_unequal_copies(tensors, folder)
     model = on_meta(
         lambda: _build(settings, config, tensors),
         _n_layers(settings),
-        len(tensors),
+        [tensor.numel() for tensor in tensors.values()],
         where=config.where,
     )
+    if isinstance(settings, TransformerSettings):
+        marian.refuse_other_positions(tensors, settings.d_model, str(folder))
     body, heads = _rows(family, settings, model)
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
     found = to_ours(
@@ -195,10 +195,11 @@ _EMBEDDINGS = {"wte.weight", "tokens_embed.weight", "embed_tokens.weight"}
 def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
     """The network that these settings and tensors are of."""
     n_tokens = config.take("vocab_size", int)
-    if n_tokens < 1:
-        raise UserError(f"'vocab_size' is {n_tokens}", where=config.where)
+    n_target = config.take("decoder_vocab_size", int, n_tokens)
+    if min(n_tokens, n_target) < 1:
+        raise UserError(f"'vocab_size' is {min(n_tokens, n_target)}", where=config.where)
     if isinstance(settings, TransformerSettings):
-        return Transformer(settings, n_tokens, config.take("decoder_vocab_size", int, n_tokens))
+        return Transformer(settings, n_tokens, n_target)
     if isinstance(settings, DecoderSettings):
         return Decoder(settings, n_tokens)
     if "cls.predictions.bias" in tensors:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 
 
 @dataclass(frozen=True)
@@ -152,4 +152,4 @@ def _refuse(missing: list[str], surplus: list[str], misshaped: list[str], where:
 
 def _some(names: list[str], n: int = 5) -> str:
     more = f" and {len(names) - n} more" if len(names) > n else ""
-    return ", ".join(names[:n]) + more
+    return ", ".join(visible(name) for name in names[:n]) + more
