@@ -92,7 +92,7 @@ def test_mutated_folders_give_clean_errors(llama: Path, tmp_path: Path) -> None:
     wholes = {"config.json": (llama / "config.json").read_bytes(), "model.safetensors": tensors}
     heads = {"config.json": len(wholes["config.json"])}
     heads["model.safetensors"] = 8 + struct.unpack("<Q", tensors[:8])[0]
-    draw, refused = random.Random(1), 0
+    draw, told = random.Random(1), list[str]()
     for _ in range(500):
         name = draw.choice(list(wholes))
         data = bytearray(wholes[name])
@@ -108,7 +108,7 @@ def test_mutated_folders_give_clean_errors(llama: Path, tmp_path: Path) -> None:
         try:
             read_model(tmp_path / "a")
         except UserError as error:
-            refused += 1
-            assert "\n" not in str(error)
+            told.append(str(error))
         (tmp_path / "a" / name).write_bytes(wholes[name])
-    assert refused > 200
+    assert len(told) > 200
+    assert not any("\n" in message for message in told)
