@@ -6,15 +6,18 @@ import difflib
 import re
 from collections.abc import Iterable
 
+_LONGEST = 1000  # letters: a file's own names can have any number
+
 
 class UserError(Exception):
     """A mistake in the input that the user can put right; the command line exits with code 2.
 
     `what` says what is wrong in one sentence without a full stop, `where` the file and line or
-    the key, `todo` what to do about it.
+    the key, `todo` what to do about it. Of a `what` that quotes too much the beginning is kept.
     """
 
     def __init__(self, what: str, *, where: str | None = None, todo: str | None = None) -> None:
+        what = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}…"
         self.what, self.where, self.todo = what, where, todo
         place = f"{where}: " if where else ""
         advice = f"; {todo}" if todo else ""
@@ -68,7 +71,7 @@ def unknown(kind: str, word: str, choices: Iterable[str], *, where: str | None =
 
     Names can be a file's: of what is longer than a message should be, the beginning is shown.
     """
-    known = sorted(visible(name[:_MOST_LETTERS]) for name in choices)
+    word, known = word[:_MOST_LETTERS], sorted(visible(name[:_MOST_LETTERS]) for name in choices)
     near = nearest(word, known)
     todo = f"did you mean '{near}'? " if near else ""
     listed = ", ".join(known)

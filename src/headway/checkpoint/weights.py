@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -111,19 +111,25 @@ def adopt(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             setattr(module.get_submodule(owner), last, weight)
 
 
-def on_meta(make: Callable[[], M], n_layers: int, n_tensors: int, *, where: str) -> M:
+def on_meta(make: Callable[[], M], n_layers: int, sizes: Collection[int], *, where: str) -> M:
     """A network without memory for its weights, which `adopt` gives it.
 
-    Raises UserError for more layers than there are tensors, before they are made, and for sizes
-    that no tensor can have.
+    `sizes` are how many numbers each tensor has that there is. Raises UserError for more layers
+    than tensors, before they are made, and for a weight that is larger than all tensors together:
+    so nothing is allocated for sizes that a file only claims.
     """
-    what = f"{n_layers:,} layers, but {n_tensors:,} tensors"
-    if n_layers <= n_tensors:
+    what = f"{n_layers:,} layers, but {len(sizes):,} tensors"
+    if n_layers <= len(sizes):
         try:
             with torch.device("meta"):
-                return make()
+                made = make()
         except (RuntimeError, OverflowError) as error:
             what = f"sizes that no tensor can have ({str(error).splitlines()[0]})"
+        else:
+            largest = max((weight.numel() for weight in made.parameters()), default=0)
+            if largest <= sum(sizes):
+                return made
+            what = f"a weight of {largest:,} numbers, but all tensors have {sum(sizes):,}"
     raise UserError(what, where=where, todo="copy the files again")
 
 

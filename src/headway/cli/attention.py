@@ -27,9 +27,11 @@ def attention(
     Example: headway attention runs/fr-en --source "3 mars 2021" --out attention.png
     """
     from headway.lens.plots import draw_alignment
-    from headway.runs.load import load
+    from headway.runs.open_model import open_translator
 
-    alignment = load(run, device=device).attention(source, target, layer=layer, head=head)
+    alignment = open_translator(run, device=device).attention(
+        source, target, layer=layer, head=head
+    )
     draw_alignment(alignment, out)
     print(out)
 

@@ -93,11 +93,16 @@ def _evaluate_pairs(
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
-    from headway.runs.load import load
+    from headway.runs.open_model import open_translator
+    from headway.settings.kinds import TranslationRecipe
 
     refuse_same(json, *map(Path, data or ()))
-    translator = load(run, device=device)
-    pairs = read_pairs(*data) if data else load_part(translator.recipe.data, "test")
+    translator = open_translator(run, device=device)
+    recipe, pairs = translator.recipe, None
+    if data:
+        pairs = read_pairs(*data)
+    elif isinstance(recipe, TranslationRecipe):
+        pairs = load_part(recipe.data, "test")
     if pairs is None:
         raise UserError("the recipe has no test part", todo="name two files with --data")
     for notice in pairs.notices:

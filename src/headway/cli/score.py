@@ -50,9 +50,9 @@ def score(
         both = enumerate(zip(sources, targets, strict=False), start=1)
         parted = (number for number, (one, other) in both if bool(one) != bool(other))
         raise unequal([str(source), str(target)], counts, next(parted, min(counts) + 1))
-    from headway.runs.load import load
+    from headway.runs.open_model import open_translator
 
-    _score(load(run, device=device), sources, targets, tokens, attention)
+    _score(open_translator(run, device=device), sources, targets, tokens, attention)
 
 
 def _score(

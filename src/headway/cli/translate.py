@@ -68,9 +68,9 @@ def translate(
     if temperature is None and (top_p is not None or seed is not None):
         raise UserError("--top-p and --seed are for random draws", todo="give --temperature too")
     refuse_same(attention, Path("/dev/stdin"))
-    from headway.runs.load import load
+    from headway.runs.open_model import open_translator
 
-    translator = load(run, device=device)
+    translator = open_translator(run, device=device)
     if temperature is None:
         decode = _search(translator, nbest or 1, beam)
     else:

@@ -12,13 +12,13 @@ from headway.batches.order import Rows
 from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.runs.sentences import cut
-from headway.runs.tokenizers import Tokenizers
-from headway.settings.kinds import TranslationRecipe
-from headway.tokens.tokenizer import Tokenizer, check_fits
+from headway.settings.kinds import Foreign, TranslationRecipe
+from headway.tokens.sides import Sides, SideTokenizer
+from headway.tokens.tokenizer import check_fits
 
 
 class TextModel:
-    """A trained model with its tokenisers, its recipe and where it computes.
+    """A trained model with its tokenisers, what is known of it and where it computes.
 
     Raises UserError if a tokeniser has ids that the model has no row for.
     """
@@ -26,8 +26,8 @@ class TextModel:
     def __init__(
         self,
         model: EncoderDecoder[Any, Any],
-        tokenizers: Tokenizers,
-        recipe: TranslationRecipe,
+        tokenizers: Sides,
+        recipe: TranslationRecipe | Foreign,
         device: torch.device,
     ) -> None:
         self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device
@@ -53,7 +53,7 @@ class TextModel:
             raise UserError(f"{len(sources)} sources but {len(targets)} targets")
         longest, numbers = self.recipe.model.max_length, range(first, first + len(sources))
 
-        def side(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> EncodedSide:
+        def side(tokenizer: SideTokenizer, texts: Sequence[str], what: str) -> EncodedSide:
             rows = tokenizer.encode(texts)
             return EncodedSide.of(cut(rows, longest, eos=tokenizer.eos, numbers=numbers, what=what))
 

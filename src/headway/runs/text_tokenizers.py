@@ -44,12 +44,12 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
     made = open_backend(path.read_text(encoding="utf-8"), where=str(path), todo=todo)
     made.no_padding()
     made.no_truncation()
-    said = _table(folder / TOKENIZER_CONFIG)
-    names = {name: _content(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
+    said = read_table(folder / TOKENIZER_CONFIG)
+    names = {name: token_text(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
     ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
     ends = {ids["eos"]}
     for name in (ENDS, "config.json"):
-        found = _table(folder / name).get("eos_token_id")
+        found = read_table(folder / name).get("eos_token_id")
         ends |= set(found) if isinstance(found, list) else {found}
     template = folder / _TEMPLATE
     roles = Roles(
@@ -151,7 +151,7 @@ def _template(said: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _content(token: Any) -> str | None:
+def token_text(token: Any) -> str | None:
     """A token's text: files write it plainly, or with its flags."""
     found = token.get("content") if isinstance(token, dict) else token
     return found if isinstance(found, str) else None
@@ -161,7 +161,7 @@ def _whole(ids: Iterable[Any]) -> frozenset[int]:
     return frozenset(id for id in ids if isinstance(id, int) and not isinstance(id, bool))
 
 
-def _table(path: Path) -> dict[str, Any]:
+def read_table(path: Path) -> dict[str, Any]:
     """The table in a file that may be missing."""
     found = read_json(path) if path.is_file() else {}
     if not isinstance(found, dict):

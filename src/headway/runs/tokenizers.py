@@ -10,6 +10,7 @@ from headway.data.pair_stream import PairStream
 from headway.data.pairs import Pairs
 from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.importing import import_tokenizer
+from headway.tokens.sides import Sides
 from headway.tokens.tokenizer import Tokenizer
 from headway.tokens.training import train_tokenizer
 
@@ -17,8 +18,8 @@ JOINT, SOURCE, TARGET = "tokenizer.json", "tokenizer.source.json", "tokenizer.ta
 
 
 @dataclass(frozen=True)
-class Tokenizers:
-    """The source's and the target's tokeniser; the same object where they are one."""
+class Tokenizers(Sides):
+    """The tokenisers of a run, which were trained or imported for it."""
 
     source: Tokenizer
     target: Tokenizer

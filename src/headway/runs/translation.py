@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headway.decode.loops import Stop, how_it_stopped
 from headway.decode.steps import Hypothesis, length_divisor
-from headway.tokens.tokenizer import Tokenizer
+from headway.tokens.sides import SideTokenizer
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ NOTHING = Translation("", 0.0, 0.0)
 """What becomes of an empty text."""
 
 
-def translations(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Translation]:
+def translations(hypotheses: Sequence[Hypothesis], tokenizer: SideTokenizer) -> list[Translation]:
     """The texts of hypotheses and what is known of each."""
     texts = tokenizer.decode([each.ids for each in hypotheses])
     return [

@@ -22,6 +22,7 @@ from headway.runs.evaluate import Evaluation, evaluate_pairs
 from headway.runs.sentences import LongText, Progress, SourceBatch, each_source
 from headway.runs.text_model import TextModel, refuse_one_text
 from headway.runs.translation import NOTHING, Translation, ranked, translations
+from headway.settings.kinds import TranslationRecipe
 
 Result = TypeVar("Result")
 _TOLD = ("n_", "d_", "cell", "score", "positions")  # of the model's settings, to know it by
@@ -40,11 +41,9 @@ class Translator(TextModel):
     use = "translate {} < FILE"  # what the command line does with it
 
     def __repr__(self) -> str:
-        data = self.recipe.data
         kind = self.recipe.model.kind
         return (
-            f"Translator({data.source_language} → {data.target_language}, {kind}, "
-            f"{self.n_parameters:,} parameters, {self.device})"
+            f"Translator({self._languages}{kind}, {self.n_parameters:,} parameters, {self.device})"
         )
 
     def _repr_html_(self) -> str:
@@ -53,15 +52,24 @@ class Translator(TextModel):
         settings = recipe.model.model_dump(exclude_none=True)
         told = [f"{key} {value}" for key, value in settings.items() if key.startswith(_TOLD)]
         facts = {
-            "translates": f"{recipe.data.source_language} → {recipe.data.target_language}",
+            "translates": self._languages.removesuffix(", "),
             "model": recipe.model.kind,
             "settings": ", ".join(told),
             "parameters": f"{self.n_parameters:,}",
-            "tokeniser": f"{recipe.tokenizer.kind}, {ids} ids",
-            "trained": f"{recipe.train.steps:,} steps by {recipe.train.optimizer}",
+            "tokeniser": f"{ids} ids",
+            "trained": "elsewhere",
             "device": str(self.device),
         }
+        if isinstance(recipe, TranslationRecipe):
+            facts["tokeniser"] = f"{recipe.tokenizer.kind}, {ids} ids"
+            facts["trained"] = f"{recipe.train.steps:,} steps by {recipe.train.optimizer}"
         return Table(["Translator", ""], list(facts.items()))._repr_html_()
+
+    @property
+    def _languages(self) -> str:
+        if not isinstance(self.recipe, TranslationRecipe):
+            return ""
+        return f"{self.recipe.data.source_language} → {self.recipe.data.target_language}, "
 
     def translate(
         self, texts: Sequence[str], *, beam: int | None = None, progress: Progress = False

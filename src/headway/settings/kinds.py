@@ -13,6 +13,7 @@ from headway.settings.model import (
     DecoderSettings,
     EncoderSettings,
     StackSettings,
+    TransformerSettings,
     TranslatorSettings,
 )
 from headway.settings.rows import AnswerSettings, LabelSettings
@@ -81,6 +82,13 @@ class TranslationRecipe(Recipe):
                 "train.checkpoint_activations is for blocks: a recurrent model has none"
             )
         return self
+
+
+class Foreign(Settings):
+    """What is known of a translator from elsewhere, in place of its recipe."""
+
+    model: TransformerSettings
+    evaluate: EvaluateSettings = EvaluateSettings()
 
 
 class _TextRecipe(Recipe):

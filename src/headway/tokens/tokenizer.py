@@ -11,6 +11,7 @@ from tokenizers import Tokenizer as Backend
 from headway.base.errors import UserError
 from headway.tokens.codec import Codec, blocks, only_unicode
 from headway.tokens.kinds import BOS, EOS, PAD, UNK
+from headway.tokens.sides import SideTokenizer
 from headway.tokens.specials import NAMES, find_specials
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode", "open_backend"]
@@ -115,7 +116,7 @@ def open_backend(text: str, *, where: str, todo: str) -> Backend:
         raise UserError(what, where=where, todo=todo) from error
 
 
-def check_fits(tokenizer: Tokenizer, n_rows: int, where: str) -> None:
+def check_fits(tokenizer: SideTokenizer, n_rows: int, where: str) -> None:
     """UserError if `tokenizer` has an id beyond an embedding of `n_rows` rows.
 
     Called where a tokeniser meets a model, so that the mistake is not an index error in a kernel.

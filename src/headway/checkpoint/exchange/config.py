@@ -30,6 +30,8 @@ class Config:
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise UserError(f"'{key}' is {value!r}, not {_NAMES[kind]}", where=self.where)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise UserError(f"'{key}' has more than 64 bits", where=self.where)
         return value
 
     def need(self, key: str, *allowed: Any, default: Any) -> Any:

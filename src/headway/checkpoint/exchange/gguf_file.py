@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 from headway.base.optional import optional
 
 MAGIC = b"GGUF"
 MAX_DIMENSIONS = 4
 MAX_ALIGNMENT = 1 << 20
+LONGEST_NAME = 256  # bytes of the name of a key or a tensor; ggml itself takes 64
 _SCALARS = {  # type of a value -> its form for struct
     0: "<B",
     1: "<b",
@@ -113,7 +114,6 @@ class GGUF:
             raw = np.memmap(path, dtype=np.uint8, mode="r") if size else np.zeros(0, np.uint8)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
-        self._bytes = raw
         reader = _Reader(memoryview(raw), str(path))  # type: ignore[arg-type]
         if bytes(reader.data[:4]) != MAGIC:
             raise UserError("not a GGUF file", where=str(path))
@@ -127,7 +127,7 @@ class GGUF:
         reader.room(n_values, 8 + 4 + 1, "keys")
         self.metadata: dict[str, Any] = {}
         for _ in range(n_values):
-            key = reader.text()
+            key = reader.text(LONGEST_NAME)
             if key in self.metadata:
                 raise reader.broken(f"the key '{key}' twice")
             self.metadata[key] = reader.value(reader.scalar("<I"))
@@ -137,13 +137,17 @@ class GGUF:
         """A tensor in float32. Raises UserError if it holds what is not a number."""
         gguf = optional("gguf", extra="gguf", where=str(self.path))
         stored = self.tensors[name]
-        raw = self._bytes[stored.begin : stored.end]
+        n_bytes = stored.end - stored.begin
+        # read, not mapped: pages that were looked at once would stay in memory
+        raw = np.fromfile(self.path, np.uint8, n_bytes, offset=stored.begin)
+        if len(raw) < n_bytes:
+            raise UserError("it became shorter while it was read", where=str(self.path))
         storage = STORAGES[stored.kind]
         row = stored.shape[-1] // storage.block * storage.n_bytes
-        blocks = np.asarray(raw).reshape(*stored.shape[:-1], row)
+        blocks = raw.reshape(*stored.shape[:-1], row)
         with np.errstate(all="ignore"):  # what overflows is found out below
             numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(stored.kind))
-        found = torch.from_numpy(np.array(numbers, dtype=np.float32)).reshape(stored.shape)
+        found = torch.from_numpy(np.asarray(numbers, dtype=np.float32)).reshape(stored.shape)
         if not bool(found.isfinite().all()):
             raise UserError(f"'{name}' holds what is not a number", where=str(self.path))
         return found
@@ -164,7 +168,9 @@ class _Reader:
 
     def broken(self, what: str) -> UserError:
         """What is wrong with the file."""
-        return UserError(f"a broken GGUF file: {what}", where=self.where, todo="copy it again")
+        return UserError(
+            f"a broken GGUF file: {visible(what)}", where=self.where, todo="copy it again"
+        )
 
     def room(self, n: int, n_bytes: int, what: str) -> None:
         """Raise UserError unless `n` things of at least so many bytes can still come."""
@@ -187,9 +193,11 @@ class _Reader:
         self.place += length
         return begin
 
-    def text(self) -> str:
-        """One text."""
+    def text(self, longest: int | None = None) -> str:
+        """One text, of at most so many bytes."""
         begin = self.skip_text()
+        if longest is not None and self.place - begin - 8 > longest:
+            raise self.broken(f"a name of {self.place - begin - 8:,} bytes")
         return Strings(self.data, np.array([begin]), self.where)[0]
 
     def value(self, kind: int) -> Any:
@@ -217,7 +225,7 @@ def _tensors(reader: _Reader, n_tensors: int, alignment: int) -> dict[str, Store
     """The table of tensors, each of which must lie in the file."""
     listed = []
     for _ in range(n_tensors):
-        name = reader.text()
+        name = reader.text(LONGEST_NAME)
         n_axes = reader.scalar("<I")
         if not 1 <= n_axes <= MAX_DIMENSIONS:
             raise reader.broken(f"'{name}' has {n_axes} axes")
@@ -229,7 +237,7 @@ def _tensors(reader: _Reader, n_tensors: int, alignment: int) -> dict[str, Store
         storage = STORAGES.get(kind)
         if storage is None:
             known = ", ".join(each.name for each in STORAGES.values())
-            what = f"'{name}' is stored as type {kind}; Headway reads {known}"
+            what = f"'{visible(name)}' is stored as type {kind}; Headway reads {known}"
             raise UserError(what, where=reader.where)
         if name in found:
             raise reader.broken(f"the tensor '{name}' twice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,15 +52,14 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     if FACTORS in file.tensors:
         settings = _stretched(settings, file.tensor(FACTORS), where)
     n_tokens = _n_tokens(file)
-    model = on_meta(
-        lambda: Decoder(settings, n_tokens), settings.n_layers, len(file.tensors), where=where
-    )
+    sizes = [math.prod(stored.shape) for stored in file.tensors.values()]
+    model = on_meta(lambda: Decoder(settings, n_tokens), settings.n_layers, sizes, where=where)
     rows = architecture.rows(settings)
     if settings.tie == "none":
         rows.append(row("head.weight", "output.weight"))
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
-    tensors = {name: file.tensor(name) for name in file.tensors if name != FACTORS}
-    adopt(model, to_ours(rows, tensors, shapes, ignored=IGNORED, where=where))
+    theirs = {name: stored.shape for name, stored in file.tensors.items()}
+    adopt(model, to_ours(rows, theirs, file.tensor, shapes, ignored=IGNORED, where=where))
     number_places(model)
     return model.eval(), settings
 
@@ -99,7 +99,8 @@ def _llama(config: Config, name: str) -> dict[str, Any]:
     common = _common(config, name, "layer_norm_rms_epsilon")
     config.need(f"{name}.expert_count", 0, default=0)
     config.need(f"{name}.rope.scaling.type", "none", default="none")
-    width = config.take(f"{name}.attention.key_length", int, common["d_model"] // common["n_heads"])
+    each = common["d_model"] // max(1, common["n_heads"])
+    width = config.take(f"{name}.attention.key_length", int, each)
     config.need(f"{name}.attention.value_length", width, default=width)
     config.need(f"{name}.rope.dimension_count", width, default=width)
     return common | {

@@ -100,6 +100,7 @@ def _metadata(settings: DecoderSettings, n_tokens: int, storage: StorageName) ->
     return {
         "general.name": "headway",
         "general.file_type": _FILE_TYPES[storage],
+        "general.quantization_version": 2,
         "llama.vocab_size": n_tokens,
         "llama.block_count": settings.n_layers,
         "llama.context_length": settings.max_length,

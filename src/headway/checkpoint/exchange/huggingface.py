@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,30 +50,48 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
         for name, tensor in read_folder_tensors(folder).items()
     }
     settings = _as_found(family.settings(config), tensors, folder)
-    if isinstance(settings, TransformerSettings):
-        marian.refuse_other_positions(tensors, settings.d_model, str(folder))
     _refuse_unequal_copies(tensors, folder)
     model = on_meta(
         lambda: _build(settings, config, tensors),
         _n_layers(settings),
-        len(tensors),
+        [tensor.numel() for tensor in tensors.values()],
         where=config.where,
     )
+    if isinstance(settings, TransformerSettings):
+        marian.refuse_other_positions(tensors, settings.d_model, str(folder))
     body, heads = _rows(family, settings, model)
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
-    found = to_ours(body + heads, tensors, shapes, ignored=family.ignored, where=str(folder))
+    found = to_ours(
+        body + heads,
+        {name: tensor.shape for name, tensor in tensors.items()},
+        tensors.__getitem__,
+        shapes,
+        ignored=family.ignored,
+        where=str(folder),
+    )
     adopt(model, {name: tensor.float() for name, tensor in found.items()})
     number_places(model)
     return model.eval(), settings
 
 
 def write_model(
-    folder: Path, model: nn.Module, settings: Any, *, extra: dict[str, Any] | None = None
+    folder: Path, model: nn.Module, settings: Any, *, extra: Mapping[str, Any] | None = None
 ) -> str:
     """Write config.json and model.safetensors into a new folder; gives the family's name.
 
-    `extra` is added to the config: the ids of special tokens. Raises UserError if no family
-    computes what the settings say; then nothing is written.
+    Raises UserError as `fill_folder` does; then nothing is written.
+    """
+    with atomic_folder(folder) as place:
+        return fill_folder(place, model, settings, extra=extra)
+
+
+def fill_folder(
+    folder: Path, model: nn.Module, settings: Any, *, extra: Mapping[str, Any] | None = None
+) -> str:
+    """Write config.json and model.safetensors into a folder; gives the family's name.
+
+    `extra` is added to the config: the ids of special tokens, the names of classes. Raises
+    UserError if no family computes what the settings say. Use it in `atomic_folder`.
     """
     name = family_for(settings)
     family, wanted = FAMILIES[name], _canonical(settings)
@@ -88,10 +107,8 @@ def write_model(
     }
     if isinstance(model, Classifier):
         table["id2label"] = {n: f"LABEL_{n}" for n in range(model.head.out_features)}
-    table |= extra or {}
-    with atomic_folder(folder) as place:
-        (place / CONFIG).write_text(to_json(table), encoding="utf-8")
-        write_foreign(place / SAFETENSORS, to_theirs(body + heads, tensors))
+    (folder / CONFIG).write_text(to_json(table | dict(extra or {})), encoding="utf-8")
+    write_foreign(folder / SAFETENSORS, to_theirs(body + heads, tensors))
     return name
 
 
@@ -178,10 +195,11 @@ _EMBEDDINGS = {"wte.weight", "tokens_embed.weight", "embed_tokens.weight"}
 def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
     """The network that these settings and tensors are of."""
     n_tokens = config.take("vocab_size", int)
-    if n_tokens < 1:
-        raise UserError(f"'vocab_size' is {n_tokens}", where=config.where)
+    n_target = config.take("decoder_vocab_size", int, n_tokens)
+    if min(n_tokens, n_target) < 1:
+        raise UserError(f"'vocab_size' is {min(n_tokens, n_target)}", where=config.where)
     if isinstance(settings, TransformerSettings):
-        return Transformer(settings, n_tokens, config.take("decoder_vocab_size", int, n_tokens))
+        return Transformer(settings, n_tokens, n_target)
     if isinstance(settings, DecoderSettings):
         return Decoder(settings, n_tokens)
     if "cls.predictions.bias" in tensors:

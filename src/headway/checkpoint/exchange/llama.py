@@ -27,7 +27,7 @@ def settings_of(config: Config) -> DecoderSettings:
         d_feed_forward=config.take("intermediate_size", int),
         n_heads=(n_heads := config.take("num_attention_heads", int)),
         n_kv_heads=config.take("num_key_value_heads", int, n_heads),
-        d_head=config.take("head_dim", int, config.take("hidden_size", int) // n_heads),
+        d_head=config.take("head_dim", int, config.take("hidden_size", int) // max(1, n_heads)),
         bias=bias,
         norm="rms",
         norm_eps=config.take("rms_norm_eps", float, 1e-6),

@@ -7,13 +7,13 @@ that the other does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 
 
 @dataclass(frozen=True)
@@ -96,36 +96,38 @@ def within(module: str, rows: Iterable[Row]) -> list[Row]:
 
 def to_ours(
     rows: Iterable[Row],
-    tensors: Mapping[str, Tensor],
+    theirs: Mapping[str, Sequence[int]],
+    read: Callable[[str], Tensor],
     shapes: Mapping[str, torch.Size],
     *,
     ignored: re.Pattern[str],
     where: str,
 ) -> dict[str, Tensor]:
-    """Their tensors under our names; `shapes` are those that our model has.
+    """Their tensors under our names; `theirs` are their shapes, `shapes` those of our model.
 
     Names that match `ignored` may be there. Raises UserError with all that is missing, left over
-    or of another shape.
+    or of another shape, before it reads any.
     """
-    found: dict[str, Tensor] = {}
+    fitting: list[tuple[Row, list[int]]] = []
     missing, misshaped, used = [], [], set()
     for each in rows:
-        if each.theirs not in tensors:
+        if each.theirs not in theirs:
             missing.append(each.theirs)
             continue
         used.add(each.theirs)
         wanted = [shapes[name] for name in each.ours]
-        joined = torch.Size((sum(shape[0] for shape in wanted), *wanted[0][1:]))
-        shape = each.form.outward(torch.empty(joined, device="meta")).shape
-        if tensors[each.theirs].shape != shape:
-            given = tuple(tensors[each.theirs].shape)
-            misshaped.append(f"{each.theirs} {given}, not {tuple(shape)}")
-            continue
-        whole = each.form.inward(tensors[each.theirs])
-        parts = torch.split(whole, [shape[0] for shape in wanted])
-        found.update(zip(each.ours, parts, strict=True))
-    surplus = [name for name in tensors if name not in used and not ignored.search(name)]
+        parts = [shape[0] for shape in wanted]
+        joined = torch.empty(sum(parts), *wanted[0][1:], device="meta")
+        shape, given = tuple(each.form.outward(joined).shape), tuple(theirs[each.theirs])
+        if given != shape:
+            misshaped.append(f"{each.theirs} {given}, not {shape}")
+        fitting.append((each, parts))
+    surplus = [name for name in theirs if name not in used and not ignored.search(name)]
     _refuse(missing, surplus, misshaped, where)
+    found: dict[str, Tensor] = {}
+    for each, parts in fitting:
+        whole = each.form.inward(read(each.theirs))
+        found.update(zip(each.ours, torch.split(whole, parts), strict=True))
     return found
 
 
@@ -150,4 +152,4 @@ def _refuse(missing: list[str], surplus: list[str], misshaped: list[str], where:
 
 def _some(names: list[str], n: int = 5) -> str:
     more = f" and {len(names) - n} more" if len(names) > n else ""
-    return ", ".join(names[:n]) + more
+    return ", ".join(visible(name) for name in names[:n]) + more
