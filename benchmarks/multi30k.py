@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 
-from headway.batches.pairs import BatchOrder, PairBatch, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import PairBatch, PairBatches
 from headway.models.build import build
 from headway.models.seq2seq import Transformer
 from headway.runs.prepare import Prepared, prepare
-from headway.settings.recipe import Recipe, load_recipe
-from headway.training.loop import Framing, Trainer
+from headway.settings.kinds import TranslationRecipe
+from headway.settings.recipe import load_recipe
+from headway.training.loop import Trainer
+from headway.training.objectives import PredictTarget
 from headway.training.state import Window
 
 MISSING = "HEADWAY_DATA names no folder with multi30k/train.en.gz, train.fr.gz, test_2016_flickr.*"
@@ -40,7 +43,7 @@ def folder() -> Path | None:
     return path if there else None
 
 
-def recipe(*, model: dict[str, Any] | None = None, **train: Any) -> Recipe:
+def recipe(*, model: dict[str, Any] | None = None, **train: Any) -> TranslationRecipe:
     """English to French with a vocabulary of 10,000; `model` and `train` change their tables.
 
     Raises FileNotFoundError if Multi30k is not there.
@@ -65,11 +68,16 @@ def recipe(*, model: dict[str, Any] | None = None, **train: Any) -> Recipe:
 class Setting:
     """A recipe with its data, from which all trainers begin alike."""
 
-    def __init__(self, settings: Recipe, data: Prepared | None = None) -> None:
+    def __init__(self, settings: TranslationRecipe, data: Prepared | None = None) -> None:
         self.settings, self.data = settings, data or prepare(settings)
-        self.order = BatchOrder(self.data.train, settings.train.batch_tokens, settings.seed)
         target = self.data.tokenizers.target
-        self.framing = Framing(pad=target.pad, bos=target.bos)
+        self.order = PairBatches(
+            self.data.train,
+            settings.train.batch_tokens,
+            settings.seed,
+            pad=target.pad,
+            bos=target.bos,
+        )
 
     def batches(self, n: int) -> list[Rows]:
         """The first batches of the first epoch."""
@@ -77,7 +85,7 @@ class Setting:
 
     def tensors(self, rows: Rows) -> PairBatch:
         """One of them, padded."""
-        return self.data.train.batch(rows, pad=self.framing.pad, bos=self.framing.bos)
+        return self.order.batch(0, rows)
 
     def model(self) -> Transformer:
         """Ours with its first weights."""
@@ -97,7 +105,7 @@ class Setting:
             self.model(),
             self.settings.train.model_copy(update={"dtype": dtype}),
             self.order,
-            self.framing,
+            PredictTarget(self.settings.train.label_smoothing),
             seed=self.settings.seed,
             device=torch.device("cpu"),
         )

@@ -159,7 +159,7 @@ def ordinary(setting: Setting, dtype: str) -> OrdinaryTrainer:
     assert isinstance(settings.model, TransformerSettings)
     model = Ordinary(settings.model, mine.vocabulary_sizes()[1])
     copy_weights(mine, model)
-    return OrdinaryTrainer(model.train(), settings.train, setting.framing.pad, dtype)
+    return OrdinaryTrainer(model.train(), settings.train, setting.order.pad, dtype)
 
 
 def ours(setting: Setting) -> Work:

@@ -15,7 +15,9 @@ import torch
 from headway.base.errors import UserError
 from headway.batches import on_disk, pairs
 from headway.batches.on_disk import SideWriter
+from headway.batches.packed import PackedBatches, Packing
 from headway.batches.pairs import EncodedSide
+from headway.batches.sentences import SentenceRows
 
 
 def resident_file_bytes() -> int:
@@ -74,6 +76,37 @@ def test_pages_that_were_read_do_not_stay(released: bool, monkeypatch: pytest.Mo
         assert ids.shape == (100, width)
     grown = resident_file_bytes() - before
     assert grown < 8e6 if released else grown > 20e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_stays_flat_over_a_large_file_of_tokens() -> None:
+    """E6: a pass over 80 MB of ids."""
+    writer = SideWriter()
+    for block in range(20):
+        writer.append(np.full(1_000_000, block, np.int32), np.full(1000, 1000))
+    batches = PackedBatches([Packing(writer.side(), 512, seed=(1, 0))], (1.0,), 16 * 512, 1, pad=0)
+    before = resident_file_bytes()
+    for rows in batches.epoch(0)[:600]:
+        batches.batch(0, rows)
+    assert resident_file_bytes() - before < 8e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_stays_flat_over_a_large_file_of_sentences() -> None:
+    """E6: rows of two texts are planned and read in 80 MB of ids."""
+    writer = SideWriter()
+    for block in range(20):
+        ids = np.full(1_000_000, block, np.int32)
+        ids[::50] = ~ids[::50]
+        writer.append(ids, np.full(1000, 1000))
+    side, before = writer.side(), resident_file_bytes()
+    rows = SentenceRows(side, 509, seed=(1, 0), pairs=True)
+    assert resident_file_bytes() - before < 8e6
+    for place in range(0, rows.n_rows, 32):
+        for each in range(place, min(place + 32, rows.n_rows)):
+            rows.row(each)
+        rows.release()
+    assert resident_file_bytes() - before < 8e6
 
 
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from headway.batches.pairs import SOURCE_STEP, BatchOrder, EncodedPairs, EncodedSide, batch_rows
+from headway.batches.pairs import SOURCE_STEP, EncodedPairs, EncodedSide, PairBatches, batch_rows
 
 LENGTHS = some.lists(
     some.tuples(some.integers(1, 30), some.integers(1, 30)), min_size=1, max_size=60
@@ -35,7 +35,7 @@ def random_pairs(n: int = 50, longest: int = 11) -> EncodedPairs:
     return pairs_of([(int(a), int(b)) for a, b in random.integers(1, longest + 1, (n, 2))])
 
 
-def listed(order: BatchOrder, epoch: int) -> list[list[int]]:
+def listed(order: PairBatches, epoch: int) -> list[list[int]]:
     return [rows.tolist() for rows in order.epoch(epoch)]
 
 
@@ -45,7 +45,7 @@ def test_an_epoch_has_every_row_once_within_the_budget(
     lengths: list[tuple[int, int]], budget: int, seed: int
 ) -> None:
     pairs = pairs_of(lengths)
-    batches = BatchOrder(pairs, budget, seed).epoch(0)
+    batches = PairBatches(pairs, budget, seed, pad=0, bos=2).epoch(0)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for rows in batches:
         made = pairs.batch(rows, pad=PAD, bos=BOS)
@@ -87,7 +87,7 @@ def test_like_lengths_stand_together() -> None:
 def test_the_order_is_a_function_of_seed_and_epoch() -> None:
     pairs = random_pairs(100, longest=4)  # many rows of the same lengths
     made = {
-        (seed, epoch): listed(BatchOrder(pairs, 40, seed), epoch)
+        (seed, epoch): listed(PairBatches(pairs, 40, seed, pad=0, bos=2), epoch)
         for seed in (0, 1, -1)
         for epoch in (0, 1, 2)
     }
@@ -95,7 +95,7 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
         np.random.seed(5)  # noqa: NPY002 - numpy's and torch's global state must not matter
         torch.manual_seed(5)
         before = torch.get_rng_state()
-        assert listed(BatchOrder(pairs, 40, seed), epoch) == batches
+        assert listed(PairBatches(pairs, 40, seed, pad=0, bos=2), epoch) == batches
         assert torch.equal(torch.get_rng_state(), before)
     assert len({str(batches) for batches in made.values()}) == len(made)
     # rows meet other rows in another epoch, and batches do not come in order of length
@@ -107,7 +107,7 @@ def test_the_order_is_a_function_of_seed_and_epoch() -> None:
 
 def test_from_any_position_comes_the_rest_of_the_stream() -> None:
     """B4: (epoch, batch) as given with a batch is where to go on, across the edges of epochs."""
-    order = BatchOrder(random_pairs(), 40, 7)
+    order = PairBatches(random_pairs(), 40, 7, pad=0, bos=2)
     n = len(order.epoch(0))
     whole = list(islice(order.after(0, 0), 3 * n))
     expected = [rows for epoch in range(4) for rows in listed(order, epoch)]

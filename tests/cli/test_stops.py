@@ -156,12 +156,12 @@ def test_a_signal_saves_and_leaves(
 def test_ctrl_c_before_the_first_step_leaves_no_run(
     recipe: Path, cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.runs import train
+    from headway.runs.tasks import translation
 
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "prepare", interrupted)
+    monkeypatch.setattr(translation, "prepare", interrupted)
     said = cli("train", recipe, "--out", tmp_path / "run")
     assert said.code == 128 + signal.SIGINT
     assert "Traceback" not in said.err

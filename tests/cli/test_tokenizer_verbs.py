@@ -16,7 +16,7 @@ from tokenizers import models, pre_tokenizers
 
 import headway
 from headway.cli import tokenizer as verbs
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.tokenizer import Tokenizer
 from headway.tokens.training import train_tokenizer
 
@@ -44,14 +44,14 @@ def test_train_is_what_a_recipe_would_learn(toy: Path, bpe: Path) -> None:
         for name in ("train.fr", "train.en")
         for line in (toy / name).read_text(encoding="utf-8").splitlines()
     ]
-    made = train_tokenizer(TokenizerSettings(size=370), texts)
+    made = train_tokenizer(PairTokenizerSettings(size=370), texts)
     assert bpe.read_text(encoding="utf-8") == made.to_json()
 
 
 def test_train_takes_the_keys_of_a_recipe(cli: Cli, tmp_path: Path) -> None:
     defaults = inspect.signature(verbs.train).parameters
     for key in ("kind", "size", "min_count", "lowercase", "strip_accents"):
-        assert defaults[key].default == TokenizerSettings.model_fields[key].default
+        assert defaults[key].default == PairTokenizerSettings.model_fields[key].default
     text = tmp_path / "text.gz"
     text.write_bytes(gzip.compress("\ufeffÉtÉ été Un\r\nun été\n".encode()))
     words = ("tokenizer", "train", text, "--out", tmp_path / "a.json", "--kind", "word")

@@ -15,7 +15,7 @@ from headway.data import pair_stream as stream_module
 from headway.data.held_out import HELD, HeldOut, place_of
 from headway.data.pair_stream import PairStream
 from headway.data.pairs import collect, load_part, notices, open_part
-from headway.data.sources import PartName
+from headway.data.tables import PartName
 from headway.settings.data import DataSettings
 
 Write = Callable[..., dict[str, Any]]

@@ -9,7 +9,7 @@ import pytest
 
 from headway.data.lines import ODD, read_lines
 from headway.data.pairs import Pairs, read_pairs
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.training import train_tokenizer
 
 DATA = os.environ.get("HEADWAY_DATA")
@@ -40,7 +40,7 @@ def test_a_plain_copy_reads_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "word", "character"])
 def test_captions_come_back_from_their_ids(kind: str) -> None:
     train, unseen = part("val"), part("test_2016_flickr")
-    settings = TokenizerSettings.model_validate({"kind": kind, "size": 5000, "joint": True})
+    settings = PairTokenizerSettings.model_validate({"kind": kind, "size": 5000, "joint": True})
     tokenizer = train_tokenizer(settings, train.texts())
     texts = list(unseen.texts())
     back = tokenizer.decode(tokenizer.encode(texts))

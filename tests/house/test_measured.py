@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway.studies.listing import find_study
+from headway.studies.listing import NAMES, find_study
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 EXPLANATION = ROOT / "docs" / "explanation"
-STUDIES = sorted((EXPLANATION / "studies").glob("*.json"))
 MULTI30K = (ROOT / "docs" / "how-to" / "multi30k.md").read_text("utf-8")
 CELL = re.compile(r"`(multi30k-[\w-]+\.json)`")
 ROWS = [line for line in MULTI30K.splitlines() if line.startswith("|") and CELL.search(line)]
@@ -67,14 +66,47 @@ def test_the_tiny_transformer_comes_within_a_point_of_its_paper() -> None:
     assert wall_minutes(found["log"]) <= 120
 
 
-@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.stem)
-def test_the_page_of_studies_tells_what_was_measured(file: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_of_studies_tells_what_was_measured(name: str) -> None:
+    file = EXPLANATION / "studies" / f"{name}.json"
     page = (EXPLANATION / "studies.md").read_text("utf-8")
     found = json.loads(file.read_text("utf-8"))
-    assert found["study"] == find_study(file.stem).name
-    assert found["claim"] == find_study(file.stem).claim
+    assert found["study"] == find_study(name).name
+    assert found["claim"] == find_study(name).claim
     assert found["paragraph"] in page
-    assert f"](studies/{file.stem}.svg)" in page
+    assert f"](studies/{name}.svg)" in page
     assert file.with_suffix(".svg").exists()
-    assert found["command"] == f"headway study {file.stem} --seeds 3"
+    assert found["command"] == f"headway study {name} --seeds 3"
     assert found["seconds"] <= 900
+
+
+SPEED = (EXPLANATION / "speed.md").read_text("utf-8")
+BENCH = json.loads((RESULTS / "bench.json").read_text("utf-8"))["rows"]
+
+
+def test_the_table_of_peers_is_what_was_measured() -> None:
+    speeds = [row for row in BENCH if "ratio_range" in row]
+    memories = [row for row in BENCH if "memory" in row.get("measure", "")]
+    for speed, memory in zip(speeds, memories, strict=True):
+        assert (speed["case"], speed["peer"]) == (memory["case"], memory["peer"])
+        low, high = speed["ratio_range"]
+        cells = f"{speed['ratio']:.2f} | {low:.2f}–{high:.2f} | {memory['ratio']:.2f}"
+        assert f"| `{speed['case']}` | {speed['peer']} | {cells} |" in SPEED
+
+
+def test_training_is_as_fast_as_it_should_be_beside_its_peer() -> None:
+    """Target tokens a second against torch.nn.Transformer written the ordinary way."""
+    first, memory = BENCH[:2]
+    assert first["case"] == "train-torch"
+    assert first["ratio"] >= 2.5
+    assert memory["ratio"] <= 1.25
+    assert all(row.get("agrees", True) for row in BENCH)
+
+
+def test_the_profile_of_a_step_is_what_was_measured() -> None:
+    found = json.loads((RESULTS / "profile.json").read_text("utf-8"))["profile"]
+    for cells in (
+        [f"{found[dtype]['milliseconds']['matrix products']:,.0f}" for dtype in found],
+        [f"{found[dtype]['milliseconds_a_step']:,.0f}" for dtype in found],
+    ):
+        assert f"| {' | '.join(cells)} |" in SPEED

@@ -18,28 +18,61 @@ from headway.settings.data import (
     HubPairs,
     PairFiles,
     TableFile,
-    TokenizerSettings,
 )
-from headway.settings.model import RecurrentSettings, TransformerSettings
+from headway.settings.documents import (
+    BuiltinTexts,
+    DocumentSettings,
+    HubTexts,
+    MaskingSettings,
+    TextFiles,
+    TextTable,
+)
+from headway.settings.kinds import KINDS as RECIPES
+from headway.settings.kinds import TranslationRecipe
+from headway.settings.model import (
+    DecoderSettings,
+    EncoderSettings,
+    RecurrentSettings,
+    TransformerSettings,
+)
 from headway.settings.presets import PRESETS
-from headway.settings.recipe import Recipe
-from headway.settings.training import EvaluateSettings, TrainSettings
+from headway.settings.tokenizer import PairTokenizerSettings
+from headway.settings.training import (
+    EvaluateSettings,
+    TextEvaluateSettings,
+    TextTrainSettings,
+    TrainSettings,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECIPE = (DOCS / "reference/recipe.md").read_text(encoding="utf-8")
+SOURCES = "`[data.train.NAME]` of "
 PARTS = "`[data.train]`, `[data.valid]`, `[data.test]` of "
 TABLES: list[tuple[str, str, type[Settings]]] = [
-    ("Top", "", Recipe),
+    ("Top", "", TranslationRecipe),
     ("`[data]`", "data.", DataSettings),
     (f"{PARTS}two files", "", PairFiles),
     (f"{PARTS}one table", "", TableFile),
     (f"{PARTS}a data set of the hub", "", HubPairs),
     (f"{PARTS}the built-in corpus", "", BuiltinPairs),
-    ("`[tokenizer]`", "tokenizer.", TokenizerSettings),
+    ("`[tokenizer]`", "tokenizer.", PairTokenizerSettings),
     ('`[model]` with `kind = "transformer"`', "model.", TransformerSettings),
     ('`[model]` with `kind = "recurrent"`', "model.", RecurrentSettings),
     ("`[train]`", "train.", TrainSettings),
     ("`[evaluate]`", "evaluate.", EvaluateSettings),
+    ("`[data]` of documents", "data.", DocumentSettings),
+    (f"{SOURCES}the interpreter's own text", "", BuiltinTexts),
+    ("`[masking]`", "masking.", MaskingSettings),
+    ("`[evaluate]` with documents", "evaluate.", TextEvaluateSettings),
+]
+# What these have beside another table of the page, or with another default
+FURTHER: list[tuple[str, str, type[Settings], type[Settings]]] = [
+    (f"{SOURCES}files of text", "", TextFiles, PairFiles),
+    (f"{SOURCES}a table", "", TextTable, TableFile),
+    (f"{SOURCES}a data set of the hub", "", HubTexts, HubPairs),
+    ('`[model]` with `kind = "decoder"`', "model.", DecoderSettings, TransformerSettings),
+    ('`[model]` with `kind = "encoder"`', "model.", EncoderSettings, TransformerSettings),
+    ("`[train]` with documents", "train.", TextTrainSettings, TrainSettings),
 ]
 
 
@@ -64,7 +97,7 @@ def wanted(kind: type[Settings], prefix: str) -> dict[str, str]:
     """The keys of settings and their defaults as TOML; tables have their own sections."""
     found = {}
     for name, field in kind.model_fields.items():
-        in_sections_of_its_own = kind is Recipe and name not in ("description", "seed")
+        in_sections_of_its_own = kind is TranslationRecipe and name not in ("description", "seed")
         tells_models_apart = name == "kind" and prefix == "model."
         if in_sections_of_its_own:
             continue
@@ -76,6 +109,14 @@ def wanted(kind: type[Settings], prefix: str) -> dict[str, str]:
     return found
 
 
+def check_choices(table: list[list[str]], prefix: str, kind: type[Settings]) -> None:
+    """That each key's row has the names among which it chooses."""
+    for key, value, *_ in table:
+        named = choices(kind.model_fields[key.strip("`").removeprefix(prefix)].annotation)
+        if named:
+            assert re.findall(r'"([^"]+)"', value) == named, key
+
+
 @pytest.mark.parametrize(
     ("heading", "prefix", "kind"), TABLES, ids=[kind.__name__ for _, _, kind in TABLES]
 )
@@ -84,14 +125,26 @@ def test_the_page_of_recipe_keys_has_all(heading: str, prefix: str, kind: type[S
     assert sorted((key, default) for key, _, default, *_ in table) == sorted(
         wanted(kind, prefix).items()
     )
-    for key, value, *_ in table:
-        named = choices(kind.model_fields[key.strip("`").removeprefix(prefix)].annotation)
-        if named:
-            assert re.findall(r'"([^"]+)"', value) == named, key
+    check_choices(table, prefix, kind)
+
+
+@pytest.mark.parametrize(
+    ("heading", "prefix", "kind", "other"),
+    FURTHER,
+    ids=[kind.__name__ for _, _, kind, _ in FURTHER],
+)
+def test_the_page_of_recipe_keys_has_what_differs(
+    heading: str, prefix: str, kind: type[Settings], other: type[Settings]
+) -> None:
+    table, known = rows(section(RECIPE, heading)), wanted(other, prefix).items()
+    found = {key: default for key, _, default, *_ in table}
+    assert found == dict(wanted(kind, prefix).items() - known)
+    check_choices(table, prefix, kind)
 
 
 def test_the_page_of_recipe_keys_has_every_table() -> None:
-    tables = set(Recipe.model_fields) - {"description", "seed"}
+    tables = {name for kind in RECIPES.values() for name in kind.model_fields}
+    tables -= {"description", "seed"}
     assert {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix} == tables
 
 

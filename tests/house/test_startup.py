@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headway"
 COMMAND = Path(sys.executable).with_name("headway")
 VERBS = ["demo", "train", "translate", "score", "evaluate", "attention", "data", "tokenizer"]
-VERBS += ["study", "recipes", "info", "generate", "embed", "export", "import"]
+VERBS += ["study", "recipes", "info", "generate", "fill", "embed", "classify", "finetune"]
+VERBS += ["export", "import"]
 
 FRESH_IMPORTS = """
 import importlib, os, sys, traceback
@@ -41,9 +42,17 @@ LIGHT_IMPORTS = """
 import sys
 import headway, headway.cli.main
 from headway.settings.recipe import load_recipe, shipped_recipes
-keys = {"pairs": ("source", "target"), "tatoeba": ("file",)}
+wanted = {
+    "pairs": ("data.train.source", "data.train.target"),
+    "tatoeba": ("data.train.file",),
+    "sft/pairs": ("data.train.file",),
+}
+begin = {"model.from": "a", "model.preset": "bert-tiny"}
 for name in shipped_recipes():
-    load_recipe(name, {f"data.train.{key}": "a" for key in keys.get(name, ())})
+    own = begin if name.startswith("glue/") else {}
+    if name.startswith("sft/"):
+        own = begin | {"model.preset": "gpt2"}
+    load_recipe(name, own | {key: "a" for key in wanted.get(name, ())})
 heavy = {"torch", "matplotlib", "sacrebleu", "tokenizers", "babel", "tensorboard"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or 0)
 """

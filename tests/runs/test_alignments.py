@@ -13,7 +13,7 @@ import headway
 from headway.base.errors import UserError
 from headway.runs.sentences import LongText
 from headway.runs.translator import Translator
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.training import train_tokenizer
 
 Run = Callable[[str], Path]

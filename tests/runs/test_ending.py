@@ -15,17 +15,17 @@ from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import whole_checkpoints
 from headway.evaluate.likelihood import Likelihood
-from headway.runs import hooks
 from headway.runs.evaluate import Evaluation
 from headway.runs.hooks import RunHooks
 from headway.runs.info import describe
+from headway.runs.tasks import translation
 from headway.training.loop import NotFinite, Trainer
 from headway.training.state import TrainState
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 
 
-def small(toy_recipe: Recipe, *, valid: bool = True, **train: Any) -> dict[str, Any]:
+def small(toy_recipe: TranslationRecipe, *, valid: bool = True, **train: Any) -> dict[str, Any]:
     recipe = toy_recipe("transformer", log_every=7, **train)
     recipe["model"] |= {"d_model": 16, "d_feed_forward": 32, "n_decoder_layers": 1}
     recipe["evaluate"] = {"lines": 8}
@@ -45,7 +45,7 @@ def records(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_without_validation_the_mean_of_the_last_saves_is_kept(
-    toy_recipe: Recipe, tmp_path: Path
+    toy_recipe: TranslationRecipe, tmp_path: Path
 ) -> None:
     recipe = small(toy_recipe, valid=False, steps=45, save_every=10, average=3, keep=1)
     headway.train(recipe, out=tmp_path / "run")
@@ -59,7 +59,7 @@ def test_without_validation_the_mean_of_the_last_saves_is_kept(
         assert name.endswith("bias") or not torch.equal(parts[0], parts[1]), name
 
 
-def test_the_mean_is_kept_where_it_is_better(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_the_mean_is_kept_where_it_is_better(toy_recipe: TranslationRecipe, tmp_path: Path) -> None:
     recipe = small(toy_recipe, steps=60, save_every=5, evaluate_every=20, average=4)
     translator = headway.train(recipe, out=tmp_path)
     mean = records(tmp_path, "average")
@@ -74,15 +74,15 @@ def test_the_mean_is_kept_where_it_is_better(toy_recipe: Recipe, tmp_path: Path)
 
 
 def test_a_mean_that_was_the_best_is_told_and_is_what_is_to_beat(
-    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, losses = hooks.evaluate_pairs, [3.0, 2.0, 1.0, 1.5, 1.2, 1.4, 1.3, 0.5, 0.7]
+    real, losses = translation.evaluate_pairs, [3.0, 2.0, 1.0, 1.5, 1.2, 1.4, 1.3, 0.5, 0.7]
 
     def judged(*given: Any, **settings: Any) -> Evaluation:
         found = real(*given, **settings)
         return replace(found, likelihood=Likelihood(losses.pop(0), tokens=1))
 
-    monkeypatch.setattr(hooks, "evaluate_pairs", judged)
+    monkeypatch.setattr(translation, "evaluate_pairs", judged)
     recipe = small(toy_recipe, steps=4, evaluate_every=2, save_every=2, average=2)
     headway.train(recipe, out=tmp_path)
     mean = RunFolder(tmp_path).weights()
@@ -101,7 +101,9 @@ def test_a_mean_that_was_the_best_is_told_and_is_what_is_to_beat(
     assert describe(tmp_path)["best weights"] == "of step 10"
 
 
-def test_a_stopped_run_ends_with_the_same_mean(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_a_stopped_run_ends_with_the_same_mean(
+    toy_recipe: TranslationRecipe, tmp_path: Path
+) -> None:
     """Saves that a stop forced are not of those that are averaged, and push none of them out."""
     settings = {"save_every": 10, "average": 3, "keep": 1}
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
@@ -113,7 +115,7 @@ def test_a_stopped_run_ends_with_the_same_mean(toy_recipe: Recipe, tmp_path: Pat
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
 
 
-def test_waiting_ends(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_waiting_ends(toy_recipe: TranslationRecipe, tmp_path: Path) -> None:
     """A rate that changes nothing: the first evaluation stays the best."""
     recipe = small(
         toy_recipe, steps=100, learning_rate=1e-9, evaluate_every=13, save_every=50, patience=2
@@ -133,12 +135,12 @@ def test_waiting_ends(toy_recipe: Recipe, tmp_path: Path) -> None:
 
 
 def test_only_evaluations_in_a_row_are_waited_for(
-    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     better = [True, False, True, False, False]
     asked: list[int] = []
 
-    def judge(self: RunHooks, valid: object, state: TrainState, record: object) -> bool:
+    def judge(self: RunHooks, state: TrainState, record: object) -> bool:
         asked.append(state.step)
         self.folder.save_weights(self.trainer.model.state_dict())
         return better[len(asked) - 1]
@@ -148,7 +150,9 @@ def test_only_evaluations_in_a_row_are_waited_for(
     assert asked == [2, 4, 6, 8, 10]
 
 
-def test_patience_needs_something_to_wait_for(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_patience_needs_something_to_wait_for(
+    toy_recipe: TranslationRecipe, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=r"train\.patience.*data\.valid"):
         headway.train(small(toy_recipe, valid=False, patience=2), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -156,7 +160,7 @@ def test_patience_needs_something_to_wait_for(toy_recipe: Recipe, tmp_path: Path
 
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_what_is_not_finite_is_not_saved(
-    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
     """A loss that is not finite leaves a checkpoint of the step before, unless that is spoilt."""
     real = Trainer.advance

@@ -15,7 +15,7 @@ from headway.data.pairs import load_part
 from headway.runs.prepare import prepare
 from headway.settings.recipe import load_recipe
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 Cli = Callable[..., Any]
 
 
@@ -32,7 +32,7 @@ def one_file(toy: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def table(one_file: Path, toy_recipe: Recipe) -> dict[str, Any]:
+def table(one_file: Path, toy_recipe: TranslationRecipe) -> dict[str, Any]:
     made = toy_recipe("transformer", steps=4, batch_tokens=128, evaluate_every=2, patience=9)
     for part in ("valid", "test"):
         del made["data"][part]

@@ -15,7 +15,7 @@ from headway.data.pairs import collect, open_part
 from headway.runs.prepare import Prepared, prepare
 from headway.settings.recipe import load_recipe
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 Cli = Callable[..., Any]
 GOOD, BAD, LONG, AGAIN, EMPTY, QUOTES = 920, 30, 20, 20, 10, 50
 SHORTER_THAN = 15
@@ -46,7 +46,7 @@ def messy(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def recipe(messy: Path, toy_recipe: Recipe) -> Recipe:
+def recipe(messy: Path, toy_recipe: TranslationRecipe) -> TranslationRecipe:
     def table(duplicates: str = "keep") -> dict[str, Any]:
         made = toy_recipe("transformer", steps=3, evaluate_every=10)
         made["evaluate"] = {"lines": 2, "beam": 1}
@@ -68,7 +68,7 @@ def counts(prepared: Prepared) -> tuple[dict[str, int], dict[str, int]]:
 
 
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
-def test_each_kind_of_row_is_counted(duplicates: str, recipe: Recipe) -> None:
+def test_each_kind_of_row_is_counted(duplicates: str, recipe: TranslationRecipe) -> None:
     prepared = prepare(load_recipe(recipe(duplicates)))
     dropped, noticed = counts(prepared)
     again = {"seen before": AGAIN}
@@ -88,7 +88,7 @@ def test_each_kind_of_row_is_counted(duplicates: str, recipe: Recipe) -> None:
 
 
 def test_a_run_on_it_trains_and_resumes(
-    recipe: Recipe, messy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    recipe: TranslationRecipe, messy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
     headway.train(recipe(), out=run)
@@ -114,7 +114,7 @@ def test_a_run_on_it_trains_and_resumes(
         headway.train(None, out=run, resume=True, train={"steps": 5})
 
 
-def test_the_parts_held_out_of_it_share_what_is_counted(recipe: Recipe) -> None:
+def test_the_parts_held_out_of_it_share_what_is_counted(recipe: TranslationRecipe) -> None:
     """Bad rows are told once; every other row is in one part."""
     table = recipe()
     del table["data"]["valid"]
@@ -140,7 +140,7 @@ def test_the_parts_held_out_of_it_share_what_is_counted(recipe: Recipe) -> None:
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_files_and_a_table_of_the_same_pairs_are_prepared_alike(
-    joint: bool, toy: Path, toy_recipe: Recipe, tmp_path: Path
+    joint: bool, toy: Path, toy_recipe: TranslationRecipe, tmp_path: Path
 ) -> None:
     sides = [
         (toy / f"train.{end}").read_text(encoding="utf-8").splitlines() for end in ("fr", "en")
@@ -164,7 +164,7 @@ def test_files_and_a_table_of_the_same_pairs_are_prepared_alike(
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_sides_of_very_different_length_and_unknown_words_are_noticed(
-    toy_recipe: Recipe, tmp_path: Path
+    toy_recipe: TranslationRecipe, tmp_path: Path
 ) -> None:
     pairs = [("un chat", "one cat")] * 50 + [("un " * 11 + "un", "one"), ("lynx un", "one cat")]
     rows = "".join(f"{source}\t{target}\n" for source, target in pairs)
@@ -182,7 +182,9 @@ def test_sides_of_very_different_length_and_unknown_words_are_noticed(
     assert prepared.report.target.lengths == (0, 52)
 
 
-def test_the_preview_shows_it_all(recipe: Recipe, messy: Path, cli: Cli, tmp_path: Path) -> None:
+def test_the_preview_shows_it_all(
+    recipe: TranslationRecipe, messy: Path, cli: Cli, tmp_path: Path
+) -> None:
     path, found = tmp_path / "mine.toml", tmp_path / "found.json"
     path.write_text(load_recipe(recipe()).to_toml(), encoding="utf-8")
     said = cli("data", "preview", path, "--lines", 2, "--json", found)

@@ -10,11 +10,11 @@ from headway.base.errors import UserError
 from headway.runs.prepare import Prepared, prepare
 from headway.settings.recipe import load_recipe
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def prepared(toy_recipe: Recipe, tmp_path: Path) -> Callable[..., Prepared]:
+def prepared(toy_recipe: TranslationRecipe, tmp_path: Path) -> Callable[..., Prepared]:
     """What becomes of pairs (source, target) under a word tokeniser."""
 
     def make(pairs: list[tuple[str, str]], **tokenizer: object) -> Prepared:

@@ -18,10 +18,10 @@ from headway.checkpoint.run import RunFolder
 from headway.runs.prepare import prepare
 from headway.settings.recipe import load_recipe
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 
 
-def with_dropout(toy_recipe: Recipe, rate: float = 0.3, **train: Any) -> dict[str, Any]:
+def with_dropout(toy_recipe: TranslationRecipe, rate: float = 0.3, **train: Any) -> dict[str, Any]:
     recipe = toy_recipe("transformer", evaluate_every=100, **train)
     recipe["model"] |= {"d_model": 16, "d_feed_forward": 32, "n_decoder_layers": 1}
     recipe["tokenizer"]["dropout"] = rate
@@ -32,7 +32,7 @@ def rows(side: EncodedSide) -> list[list[int]]:
     return [row.tolist() for row in np.split(np.asarray(side.ids), side.starts[1:-1])]
 
 
-def test_an_epoch_has_the_same_texts_in_its_own_cuts(toy_recipe: Recipe) -> None:
+def test_an_epoch_has_the_same_texts_in_its_own_cuts(toy_recipe: TranslationRecipe) -> None:
     recipe = with_dropout(toy_recipe)
     recipe["data"]["max_tokens"] = 9  # some pairs are left out
     made = prepare(load_recipe(recipe))
@@ -53,7 +53,7 @@ def test_an_epoch_has_the_same_texts_in_its_own_cuts(toy_recipe: Recipe) -> None
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of the small vocabulary
-def test_the_sides_and_the_seeds_are_drawn_apart(toy_recipe: Recipe) -> None:
+def test_the_sides_and_the_seeds_are_drawn_apart(toy_recipe: TranslationRecipe) -> None:
     recipe = with_dropout(toy_recipe)
     recipe["data"]["train"]["target"] = recipe["data"]["train"]["source"]
     made = prepare(load_recipe(recipe))
@@ -66,7 +66,9 @@ def test_the_sides_and_the_seeds_are_drawn_apart(toy_recipe: Recipe) -> None:
     assert rows(drawn.source) != rows(other.redraw.pairs(0).source)
 
 
-def test_a_stopped_run_draws_what_it_would_have_drawn(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_a_stopped_run_draws_what_it_would_have_drawn(
+    toy_recipe: TranslationRecipe, tmp_path: Path
+) -> None:
     """Through the end of an epoch, which has some 25 batches here."""
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     headway.train(with_dropout(toy_recipe, steps=40), out=unbroken)
@@ -83,7 +85,7 @@ def test_a_stopped_run_draws_what_it_would_have_drawn(toy_recipe: Recipe, tmp_pa
     assert (unbroken / "tokenizer.json").read_bytes() == (plain / "tokenizer.json").read_bytes()
 
 
-def test_it_is_for_bpe(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_it_is_for_bpe(toy_recipe: TranslationRecipe, tmp_path: Path) -> None:
     recipe = toy_recipe("plain")
     recipe["tokenizer"]["dropout"] = 0.1
     with pytest.raises(UserError, match="dropout is for kind = 'bpe'"):

@@ -17,7 +17,7 @@ from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import newest_checkpoint
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 CLOCKS = ("seconds", "tokens_per_s")
 STEPS = 30
 
@@ -52,7 +52,7 @@ def changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def settings(toy_recipe: Recipe) -> dict[str, Any]:
+def settings(toy_recipe: TranslationRecipe) -> dict[str, Any]:
     """Dropout, three batches a step, log windows that no checkpoint ends with."""
     recipe = toy_recipe(
         "transformer",

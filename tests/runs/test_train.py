@@ -18,11 +18,13 @@ from headway.checkpoint.weights import read_tensors
 from headway.data.pairs import read_pairs
 from headway.settings.recipe import load_recipe
 
-Recipe = Callable[..., dict[str, Any]]
+TranslationRecipe = Callable[..., dict[str, Any]]
 Run = Callable[[str], Path]
 
 
-def test_a_run_holds_what_the_design_says(trained: Run, toy: Path, toy_recipe: Recipe) -> None:
+def test_a_run_holds_what_the_design_says(
+    trained: Run, toy: Path, toy_recipe: TranslationRecipe
+) -> None:
     run = trained("transformer")
     assert sorted(entry.name for entry in run.iterdir()) == [
         "checkpoints",
@@ -111,7 +113,9 @@ def test_the_best_weights_are_kept_and_returned(trained: Run, toy: Path) -> None
     assert nll == pytest.approx(best["nll"], rel=1e-5)
 
 
-def test_later_weights_that_are_no_better_are_not_kept(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_later_weights_that_are_no_better_are_not_kept(
+    toy_recipe: TranslationRecipe, tmp_path: Path
+) -> None:
     recipe = toy_recipe("plain", steps=2, evaluate_every=1, save_every=1)
     recipe["evaluate"]["metric"] = "exact_match"  # 0 at both
     headway.train(recipe, out=tmp_path / "run")
@@ -135,7 +139,7 @@ def test_separate_tokenisers_are_two_files(trained: Run) -> None:
     assert known == {"source": [" chat", "<unk>", "</s>"], "target": ["<unk>", " cat", "</s>"]}
 
 
-def test_overrides_come_dotted_or_as_tables(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_overrides_come_dotted_or_as_tables(toy_recipe: TranslationRecipe, tmp_path: Path) -> None:
     recipe = toy_recipe("plain", save_every=1, keep=9, batch_tokens=64)
     two = headway.train(recipe, out=tmp_path / "dotted", **{"train.steps": 2})
     headway.train(recipe, out=tmp_path / "table", train={"steps": 2})
@@ -146,7 +150,7 @@ def test_overrides_come_dotted_or_as_tables(toy_recipe: Recipe, tmp_path: Path) 
     assert recipe["train"]["steps"] == 150
 
 
-def test_the_same_recipe_gives_the_same_run(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_the_same_recipe_gives_the_same_run(toy_recipe: TranslationRecipe, tmp_path: Path) -> None:
     one, two, other = (
         headway.train(toy_recipe("plain", steps=4), out=tmp_path / name, seed=seed)
         for name, seed in (("one", 1), ("two", 1), ("other", 2))
@@ -157,7 +161,7 @@ def test_the_same_recipe_gives_the_same_run(toy_recipe: Recipe, tmp_path: Path) 
 
 
 def test_without_a_validation_part_the_last_weights_are_the_run(
-    toy_recipe: Recipe, tmp_path: Path
+    toy_recipe: TranslationRecipe, tmp_path: Path
 ) -> None:
     recipe = toy_recipe("plain", steps=3, evaluate_every=1)
     del recipe["data"]["valid"], recipe["data"]["test"]
@@ -172,7 +176,7 @@ def test_without_a_validation_part_the_last_weights_are_the_run(
 
 
 def test_without_a_test_part_the_validation_part_is_reported(
-    toy_recipe: Recipe, tmp_path: Path
+    toy_recipe: TranslationRecipe, tmp_path: Path
 ) -> None:
     recipe = toy_recipe("plain", steps=2)
     del recipe["data"]["test"]
@@ -180,7 +184,9 @@ def test_without_a_test_part_the_validation_part_is_reported(
     assert RunFolder(tmp_path / "run").metrics.read()[-1]["n"] == 20
 
 
-def test_evaluating_changes_nothing_of_the_training(toy_recipe: Recipe, tmp_path: Path) -> None:
+def test_evaluating_changes_nothing_of_the_training(
+    toy_recipe: TranslationRecipe, tmp_path: Path
+) -> None:
     often, never = (
         headway.train(
             toy_recipe("transformer", steps=6, evaluate_every=every, log_every=1),
@@ -197,13 +203,13 @@ def test_evaluating_changes_nothing_of_the_training(toy_recipe: Recipe, tmp_path
     assert often.recipe != never.recipe
 
 
-def test_a_table_needs_a_folder(toy_recipe: Recipe) -> None:
+def test_a_table_needs_a_folder(toy_recipe: TranslationRecipe) -> None:
     with pytest.raises(UserError, match="out=FOLDER"):
         headway.train(toy_recipe("plain"))
 
 
 def test_a_recipe_by_path_goes_to_a_folder_of_its_name(
-    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = load_recipe(toy_recipe("plain", steps=1)).to_toml()
@@ -213,7 +219,7 @@ def test_a_recipe_by_path_goes_to_a_folder_of_its_name(
 
 
 def test_the_dtype_that_a_probe_found_is_written_down(
-    toy_recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     headway.train(toy_recipe("plain", steps=1, dtype="auto"), out=tmp_path / "run")

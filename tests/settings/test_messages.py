@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from headway.base.errors import UserError
 from headway.settings.data import BuiltinPairs, PairFiles
-from headway.settings.recipe import Recipe, load_recipe
+from headway.settings.kinds import TranslationRecipe
+from headway.settings.recipe import load_recipe
 
 RECURRENT = {"kind": "recurrent"}
 FILES = {"source": "a.fr", "target": "a.en"}
@@ -159,7 +160,7 @@ def test_settings_are_frozen_and_need_names() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         recipe.train.steps = 5  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Recipe(table())  # type: ignore[call-arg]
+        TranslationRecipe(table())  # type: ignore[call-arg]
 
 
 def test_an_integer_may_stand_for_a_number() -> None:

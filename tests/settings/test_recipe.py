@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.base.errors import UserError
+from headway.settings import kinds
+from headway.settings.kinds import TranslationRecipe
 from headway.settings.model import (
     DecoderSettings,
     EncoderSettings,
-    RecurrentSettings,
     StackSettings,
     TransformerSettings,
 )
 from headway.settings.presets import PRESETS, expand_preset
-from headway.settings.recipe import Recipe, load_recipe, parse_overrides, shipped_recipes
+from headway.settings.recipe import load_recipe, parse_overrides, shipped_recipes
 from headway.settings.toml import dump_toml
 
 TABLE: dict[str, Any] = {
@@ -91,7 +92,7 @@ def test_a_resolved_recipe_loads_as_itself(model: dict[str, Any], tmp_path: Path
     assert again == recipe
     assert again.to_toml() == text
     assert "preset" not in text
-    for name in Recipe.model_fields["train"].annotation.model_fields:
+    for name in TranslationRecipe.model_fields["train"].annotation.model_fields:
         assert f"\n{name} = " in text, f"the default of {name} is not written out"
 
 
@@ -207,12 +208,16 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_shipped_recipes_are_whole(name: str) -> None:
-    wanted = {"pairs": ("source", "target"), "tatoeba": ("file",)}.get(name, ())
-    recipe = load_recipe(name, {f"data.train.{key}": "mine" for key in wanted})
+    parts = {"pairs": ("source", "target"), "tatoeba": ("file",), "sft/pairs": ("file",)}
+    begin = {"glue": "bert-tiny", "sft": "gpt2"}.get(name.partition("/")[0])
+    wanted = {f"data.train.{key}": "mine" for key in parts.get(name, ())}
+    if begin is not None:  # the settings of what it begins from are filled in by a run
+        wanted |= {"model.from": "mine", "model.preset": begin}
+    recipe = load_recipe(name, wanted)
     assert recipe.description
     assert load_recipe(tomllib.loads(recipe.to_toml())) == recipe
-    kind = RecurrentSettings if recipe.model.kind == "recurrent" else TransformerSettings
-    assert isinstance(recipe.model, kind)
+    table = recipe.to_table()
+    assert type(recipe) is kinds.KINDS[table["data"]["kind"], table["model"]["kind"]]
 
 
 def test_settings_are_known_without_torch() -> None:

@@ -12,7 +12,7 @@ import torch
 import headway
 from headway.checkpoint.run import RunFolder
 from headway.models.seq2seq import Transformer
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 from headway.studies.causal_mask import open_build
 from headway.studies.order import KINDS, permutation_change
 from headway.studies.residual_norm import first_gradients
@@ -30,7 +30,7 @@ KEYS_OF_A_RECIPE: dict[str, Any] = {
 }
 
 
-def recipe(**changed: Any) -> Recipe:
+def recipe(**changed: Any) -> TranslationRecipe:
     keys = KEYS_OF_A_RECIPE | {key.replace("__", "."): value for key, value in changed.items()}
     return recipe_of({"recipe": "cldr/transformer", "set": keys}, seed=3)
 
@@ -137,8 +137,8 @@ def test_random_scores_by_autograd() -> None:
 def test_first_gradients_are_those_of_the_first_batch() -> None:
     found = first_gradients(recipe())
     trainer = trainer_for(recipe())
-    batch = trainer.order.pairs.batch(trainer.order.epoch(0)[0], pad=0, bos=2)
-    assert (trainer.framing.pad, trainer.framing.bos) == (0, 2)
+    batch = trainer.batches.batch(0, trainer.batches.epoch(0)[0])
+    assert (trainer.batches.pad, trainer.batches.bos) == (0, 2)
     logits = trainer.model(batch.source, batch.source_real, batch.target)
     loss = torch.nn.functional.cross_entropy(
         logits[batch.target_real], batch.following[batch.target_real]

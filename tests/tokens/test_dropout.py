@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from headway.base.errors import UserError
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.dropout import BpeDropout
 from headway.tokens.tokenizer import Tokenizer
 from headway.tokens.training import train_tokenizer

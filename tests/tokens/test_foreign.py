@@ -11,7 +11,7 @@ import pytest
 
 from headway.base.errors import UserError
 from headway.settings.base import parse
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.importing import Imported, import_tokenizer
 
 Open = Callable[[bytes], Imported]
@@ -91,9 +91,9 @@ def test_a_list_of_words(open_file: Open) -> None:
 )
 def test_settings_that_do_not_go_together(table: dict[str, Any], what: str) -> None:
     with pytest.raises(UserError, match=what):
-        parse(TokenizerSettings, table, where="x")
-    parse(TokenizerSettings, {"file": "a", "target_file": "b", "joint": False}, where="x")
-    parse(TokenizerSettings, {"file": "a", "kind": "word", "dropout": 0.1}, where="x")
+        parse(PairTokenizerSettings, table, where="x")
+    parse(PairTokenizerSettings, {"file": "a", "target_file": "b", "joint": False}, where="x")
+    parse(PairTokenizerSettings, {"file": "a", "kind": "word", "dropout": 0.1}, where="x")
 
 
 def outside(**model: Any) -> bytes:

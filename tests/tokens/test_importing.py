@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.trainers import BpeTrainer
 
 from headway.base.errors import UserError
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.importing import Imported, import_tokenizer
 from headway.tokens.tokenizer import Tokenizer, check_fits
 from headway.tokens.training import train_tokenizer
@@ -238,7 +238,7 @@ def test_a_second_import_changes_nothing(maker: Callable[[], Backend], open_file
 def test_our_own_files_are_taken_as_they_are(kind: str, open_file: Open) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # so little text cannot fill it
-        made = train_tokenizer(TokenizerSettings(kind=kind, size=300), ["le chat dort"] * 30)
+        made = train_tokenizer(PairTokenizerSettings(kind=kind, size=300), ["le chat dort"] * 30)
     found = open_file(made.to_json())
     assert found.notes == ()
     assert found.tokenizer.to_json() == made.to_json()

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.inspection import Piece, Unknown, inspect_cuts, inspect_texts, inspect_tokenizer
 from headway.tokens.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from headway.tokens.training import train_tokenizer

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.tokenizer import BOS, EOS, PAD, UNK, Tokenizer, check_fits
 from headway.tokens.training import train_tokenizer
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from headway.base.errors import UserError
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.tokenizer import Tokenizer
 from headway.tokens.training import SmallVocabulary, train_tokenizer
 

@@ -11,11 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.batches.pairs import BatchOrder, EncodedPairs, EncodedSide, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatches
 from headway.models.build import build
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.training import TrainSettings
-from headway.training.loop import Framing, Trainer
+from headway.training.loop import Trainer
+from headway.training.objectives import PredictTarget
 from headway.training.state import TrainState
 
 Make = Callable[..., Trainer]
@@ -42,7 +44,7 @@ MODELS: dict[str, TransformerSettings | RecurrentSettings] = {
 
 
 @dataclass(frozen=True)
-class Noted(BatchOrder):
+class Noted(PairBatches):
     """An order of batches that keeps a list of the rows it gave."""
 
     seen: list[list[int]] = field(default_factory=list)
@@ -95,9 +97,9 @@ def make(pairs: EncodedPairs) -> Make:
         network = build(MODELS[model], n_source=VOCABULARY, n_target=VOCABULARY, seed=weights_seed)
         if model.endswith("float64"):
             network.double()
-        order = Noted(data, train.batch_tokens, seed)
-        framing = Framing(pad=PAD, bos=BOS)
-        return Trainer(network, train, order, framing, seed=seed, device=CPU, state=state)
+        batches = Noted(data, train.batch_tokens, seed, pad=PAD, bos=BOS)
+        objective = PredictTarget(train.label_smoothing)
+        return Trainer(network, train, batches, objective, seed=seed, device=CPU, state=state)
 
     return made
 

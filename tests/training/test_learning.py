@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from headway.batches.pairs import BatchOrder, EncodedPairs, EncodedSide
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatches
 from headway.decode.greedy import greedy
 from headway.models.build import build
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.settings.model import RecurrentSettings, TransformerSettings
 from headway.settings.training import TrainSettings
-from headway.training.loop import Framing, Hook, Trainer
+from headway.training.loop import Hook, Trainer
+from headway.training.objectives import PredictTarget
 
 PAD, BOS, EOS = 0, 2, 3
 LETTERS, LENGTH = 8, 5
@@ -78,8 +79,8 @@ def test_it_learns_to_copy(kind: str) -> None:
     trainer = Trainer(
         model,
         settings,
-        BatchOrder(EncodedPairs(side, side), settings.batch_tokens, seed=1),
-        Framing(pad=PAD, bos=BOS),
+        PairBatches(EncodedPairs(side, side), settings.batch_tokens, 1, pad=PAD, bos=BOS),
+        PredictTarget(settings.label_smoothing),
         seed=1,
         device=torch.device("cpu"),
     )

@@ -48,14 +48,14 @@ def sums(window: Window) -> list[float]:
 
 def before_each_loss(trainer: Trainer, call: Callable[[int], Any]) -> None:
     """Have `call(step)` called within the step, before its loss is computed."""
-    right = trainer.loss
+    right = trainer.objective
 
-    def loss(batch: Any, noise: Noise | None) -> Any:
+    def objective(model: Any, batch: Any, noise: Noise | None, dtype: str) -> Any:
         assert noise is not None
         call(noise.step)
-        return right(batch, noise)
+        return right(model, batch, noise, dtype)
 
-    trainer.loss = loss  # type: ignore[method-assign]
+    trainer.objective = objective
 
 
 def test_hooks_come_every_so_often_and_after_the_last_step(make: Make) -> None:
@@ -109,7 +109,7 @@ def test_an_evaluation_changes_nothing(make: Make, weights_of: Weights, model: s
     def evaluate(_: TrainState) -> None:
         torch.rand(random.randrange(1, 50))
         np.random.rand(3)  # noqa: NPY002 - somebody's evaluation may
-        batch = trainer.order.pairs.batch(np.arange(4), pad=0, bos=2)
+        batch = trainer.batches.batch(0, np.arange(4))
         trainer.model.eval()
         with torch.no_grad():
             trainer.model(batch.source, batch.source_real, batch.target)

@@ -220,7 +220,7 @@ def test_a_state_comes_back_bit_for_bit(make: Make, model: str, optimizer: str) 
     # the rate is no part of the state: the schedule sets it at each step
     alike = {"optimizer": optimizer, "weight_decay": 0.1, "schedule": "constant", "warmup": 0}
     original = make(model, **alike)
-    batches = original.order.after(0, 0)
+    batches = original.batches.after(0, 0)
     for _ in range(3):
         original.advance(batches)
     held = optimizer_tensors(original.optimizers, original.model)

@@ -135,7 +135,7 @@ def test_the_trainer_is_left_as_it_was(
     """By a real measurement; and what is trained afterwards is what would have been."""
     probed, plain = make(model), make(model)
     for trainer in (probed, plain):
-        trainer.advance(trainer.order.after(0, 0))
+        trainer.advance(trainer.batches.after(0, 0))
     before, table = weights_of(probed), probed.state.to_table()
     assert faster_dtype(probed) in ("float32", "bfloat16")
     after = weights_of(probed)
@@ -144,7 +144,7 @@ def test_the_trainer_is_left_as_it_was(
     assert probed.state.to_table() == table
     assert all(weight.grad is None for weight in probed.weights)
     for trainer in (probed, plain):
-        trainer.advance(trainer.order.after(0, 1))
+        trainer.advance(trainer.batches.after(0, 1))
     one, other = weights_of(probed), weights_of(plain)
     assert all(torch.equal(one[name], value) for name, value in other.items())
     assert cache.exists()

@@ -92,7 +92,7 @@ def test_a_resumed_training_is_the_unbroken_one(
 ) -> None:
     """B4: with dropout on; weights, optimiser, logged losses, batches, position."""
     settings = {"model": model, "accumulate": accumulate, "steps": 9, "batch_tokens": 80}
-    assert len(make(**settings).order.epoch(0)) == 7
+    assert len(make(**settings).batches.epoch(0)) == 7
     unbroken = make(**settings)
     lines, _ = run(unbroken)
     first = make(**settings)
@@ -102,8 +102,8 @@ def test_a_resumed_training_is_the_unbroken_one(
     assert (state.step, (state.epoch, state.batch)) == (stop, position)
     lines_after, _ = run(second)
     assert lines_before + lines_after == lines
-    assert first.order.seen + second.order.seen == unbroken.order.seen  # type: ignore[attr-defined]
-    assert len(unbroken.order.seen) == 9 * accumulate  # type: ignore[attr-defined]
+    assert first.batches.seen + second.batches.seen == unbroken.batches.seen  # type: ignore[attr-defined]
+    assert len(unbroken.batches.seen) == 9 * accumulate  # type: ignore[attr-defined]
     one, other = weights_of(second), weights_of(unbroken)
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], value) for name, value in other.items())
@@ -118,7 +118,7 @@ def test_dropout_is_on_in_what_is_compared(make: Make) -> None:
     windows = []
     for seed in (1, 1, 2):
         trainer = make("transformer", seed=seed)
-        trainer.advance(iter([(0, 1, make().order.epoch(0)[0])]))
+        trainer.advance(iter([(0, 1, make().batches.epoch(0)[0])]))
         windows.append(trainer.state.window.objective)
     assert windows[0] == windows[1] != windows[2]
 

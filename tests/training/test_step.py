@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from headway.batches.pairs import EncodedPairs, EncodedSide, Rows
-from headway.training import loop
+from headway.training import objectives
 from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.losses import TokenLoss, token_loss
+from headway.training.objectives import Losses
 from headway.training.schedules import learning_rate
 
 Make = Callable[..., Trainer]
@@ -89,7 +90,7 @@ def test_the_gradient_is_that_of_the_mean_over_real_tokens(
 ) -> None:
     trainer = make(model, label_smoothing=smoothing, clip=0.0)
     chosen = rows(3, 1, 4, 15, 9, 2, 6)
-    batch = trainer.order.pairs.batch(chosen, pad=0, bos=2)
+    batch = trainer.batches.batch(0, chosen)
     logits = trainer.model(batch.source, batch.source_real, batch.target)
     logits, targets = logits[batch.target_real], batch.following[batch.target_real]
     mean = F.cross_entropy(logits, targets, label_smoothing=smoothing)
@@ -137,7 +138,7 @@ def test_bfloat16_is_near_float32(make: Make, model: str, monkeypatch: pytest.Mo
         heads.append(hidden.dtype)
         return token_loss(hidden, *rest)
 
-    monkeypatch.setattr(loop, "token_loss", spy)
+    monkeypatch.setattr(objectives, "token_loss", spy)
     losses = []
     for dtype in (torch.float32, torch.bfloat16):
         trainer = make(model, dtype=str(dtype).removeprefix("torch."))
@@ -203,13 +204,13 @@ def spoil_gradient(trainer: Trainer, name: str) -> None:
 
 
 def spoil_loss(trainer: Trainer, _: str) -> None:
-    right = trainer.loss
+    right = trainer.objective
 
-    def wrong(*given: Any) -> TokenLoss:
-        loss = right(*given)
-        return TokenLoss(loss.objective + math.nan, loss.nll)
+    def wrong(*given: Any) -> Losses:
+        (loss,) = right(*given).values()
+        return {"token": TokenLoss(loss.objective + math.nan, loss.nll)}
 
-    trainer.loss = wrong  # type: ignore[method-assign]
+    trainer.objective = wrong
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -242,8 +243,8 @@ def test_what_is_not_finite_ends_the_run(
     with pytest.raises(NotFinite, match=re.escape(named.format(name))) as caught:
         trainer.run(Hook(1, lambda _: None), [Hook(4, at_step_4)], leave=lambda _: None)
     assert caught.value.where == "step 5"
-    first = trainer.order.seen[4 * accumulate]  # type: ignore[attr-defined]
-    assert f"training pairs {first[0]}, {first[1]}, " in caught.value.what
+    first = trainer.batches.seen[4 * accumulate]  # type: ignore[attr-defined]
+    assert f"training rows {first[0]}, {first[1]}, " in caught.value.what
     now = weights_of(trainer)
     assert all(torch.equal(now[key], value) for key, value in left.items())
     assert trainer.state.to_table() == left_table

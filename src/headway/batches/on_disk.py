@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from headway.base.errors import UserError
 from headway.base.files import NO_ROOM
-from headway.batches.pairs import EncodedSide, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import EncodedSide
 
 HELD = 2**22  # ids that stay in memory (16 MB): most data sets need no file
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Rows = npt.NDArray[np.int64]
+from headway.batches.order import Batches, Rows, generator
+
 SOURCE_STEP = 4  # source lengths within which rows of a target length are shuffled
-_SEEDS = 2**64 - 1  # numpy takes no negative seed, torch does
 _CAN_RELEASE = hasattr(mmap, "MADV_DONTNEED")  # Linux and macOS
 
 
@@ -30,6 +30,16 @@ class PairBatch(NamedTuple):
     target: Tensor  # (B, T)
     following: Tensor  # (B, T)
     target_real: Tensor  # (B, T)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The real target tokens."""
+        return {"token": self.tokens}
+
+    @property
+    def tokens(self) -> int:
+        """The real target tokens."""
+        return int(self.target_real.sum())
 
     def to(self, device: torch.device) -> PairBatch:
         """The same batch on a device."""
@@ -60,6 +70,11 @@ class EncodedSide:
         """Ids in each row."""
         return np.diff(self.starts)
 
+    def release(self) -> None:
+        """Let the system take back the pages that were read: else all of the file comes to stay."""
+        if self.pages is not None and _CAN_RELEASE:
+            self.pages.madvise(mmap.MADV_DONTNEED)
+
     def pad(self, rows: Rows, pad: int) -> tuple[Tensor, Tensor]:
         """Those rows as ids (B, S) padded with `pad`, and which are real (B, S)."""
         firsts = self.starts[rows]
@@ -68,9 +83,7 @@ class EncodedSide:
         real = places < lengths[:, None]  # (B, S)
         ids = np.full(real.shape, pad, np.int64)
         ids[real] = self.ids[(firsts[:, None] + places)[real]]
-        if self.pages is not None and _CAN_RELEASE:
-            # else every page that was ever read stays in memory, until all of the file is
-            self.pages.madvise(mmap.MADV_DONTNEED)
+        self.release()
         return torch.from_numpy(ids), torch.from_numpy(real)
 
 
@@ -114,8 +127,8 @@ def batch_rows(sources: Rows, targets: Rows, budget: int, order: Rows) -> list[R
 
 
 @dataclass(frozen=True)
-class BatchOrder:
-    """Which rows make which batch of an epoch: a pure function of (seed, epoch).
+class PairBatches(Batches):
+    """Pairs of like lengths together, padded with `pad`, the targets beginning with `bos`.
 
     `redraw` gives the pairs of an epoch, in the same rows, where each epoch has its own.
     """
@@ -123,6 +136,8 @@ class BatchOrder:
     pairs: EncodedPairs
     budget: int
     seed: int
+    pad: int
+    bos: int
     redraw: Callable[[int], EncodedPairs] | None = None
 
     def pairs_of(self, epoch: int) -> EncodedPairs:
@@ -131,21 +146,12 @@ class BatchOrder:
 
     def epoch(self, epoch: int) -> list[Rows]:
         """The batches of one pass over the data."""
-        random = np.random.Generator(np.random.PCG64([self.seed & _SEEDS, epoch]))
+        random = generator(self.seed, epoch)
         shuffled = random.permutation(len(self.pairs))
         pairs = self.pairs_of(epoch)
         batches = batch_rows(pairs.source.lengths, pairs.target.lengths, self.budget, shuffled)
         return [batches[index] for index in random.permutation(len(batches))]
 
-    def after(self, epoch: int, batch: int) -> Iterator[tuple[int, int, Rows]]:
-        """Batches from batch `batch` of `epoch` on, without end, each with what comes next.
-
-        Yields (epoch, batch) of the batch that follows, and the rows of this one.
-        """
-        while True:
-            batches = self.epoch(epoch)
-            while batch < len(batches):
-                rows = batches[batch]
-                batch += 1
-                yield epoch, batch, rows
-            epoch, batch = epoch + 1, 0
+    def batch(self, epoch: int, rows: Rows) -> PairBatch:
+        """Those rows, padded."""
+        return self.pairs_of(epoch).batch(rows, pad=self.pad, bos=self.bos)

@@ -125,7 +125,8 @@ class RunFolder:
     def whole_config(self) -> dict[str, Any]:
         """`config`, with all that opening a run needs. Raises UserError if some is missing."""
         config = self.config()
-        needed = {"model": dict, "tokenizers": dict, "n_source": int, "n_target": int}
+        sizes = ("n_tokens",) if "n_tokens" in config else ("n_source", "n_target")
+        needed = {"model": dict, "tokenizers": dict, **dict.fromkeys(sizes, int)}
         for name, kind in needed.items():
             if not isinstance(config.get(name), kind):
                 where, todo = str(self.path / CONFIG), "put the original file back"

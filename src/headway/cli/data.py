@@ -40,10 +40,10 @@ def preview(
     No model is trained, but the tokeniser is.
     Example: headway data preview pairs --set data.train.source=a.fr --set data.train.target=a.en
     """
-    from headway.settings.recipe import load_recipe, parse_overrides
+    from headway.settings.recipe import load_translation, parse_overrides
 
     refuse_same(json, Path(recipe))
-    resolved = load_recipe(recipe, parse_overrides(settings or []))
+    resolved = load_translation(recipe, parse_overrides(settings or []))
     from headway.runs.preview import preview, show
 
     found = preview(resolved, part.value, n=lines)

@@ -22,25 +22,44 @@ def evaluate(
         ),
     ] = None,
     beam: Beam = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A task of GLUE for a classifier, such as glue/mrpc."),
+    ] = None,
+    glue: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the task has its folder; $HEADWAY_DATA/glue."),
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
     """Judge a run: BLEU, chrF, exact match, token accuracy, perplexity, by source length.
 
+    With --task a classifier, by the task's official metrics.
+
     Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
     """
+    if task is not None:
+        _evaluate_task(run, task, glue, json, device)
+    else:
+        _evaluate_pairs(run, data, beam, json, device)
+
+
+def _evaluate_pairs(
+    run: Path, data: tuple[str, str] | None, beam: int | None, json: Path | None, device: str
+) -> None:
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
     from headway.runs.open_model import open_translator
-    from headway.settings.recipe import Recipe
+    from headway.settings.kinds import TranslationRecipe
 
     refuse_same(json, *map(Path, data or ()))
     translator = open_translator(run, device=device)
     recipe, pairs = translator.recipe, None
     if data:
         pairs = read_pairs(*data)
-    elif isinstance(recipe, Recipe):
+    elif isinstance(recipe, TranslationRecipe):
         pairs = load_part(recipe.data, "test")
     if pairs is None:
         raise UserError("the recipe has no test part", todo="name two files with --data")
@@ -62,6 +81,22 @@ def evaluate(
         )
     # last: a file that cannot be written costs no figures
     write_json(json, found.to_table() | {"translations": found.translations})
+
+
+def _evaluate_task(run: Path, task: str, glue: Path | None, json: Path | None, device: str) -> None:
+    from headway.runs.glue import evaluate_task
+    from headway.runs.open_model import open_classifier
+
+    parts = evaluate_task(open_classifier(run, device=device), task, glue)
+    for part in parts:
+        for notice in part.notices:
+            say(notice)
+        print(f"{part.n} rows from {part.file}")
+        for metric, value in part.scores.items():
+            print(f"{metric:14}  {value:6.2f}")
+    write_json(
+        json, {"task": task, "model": str(run), "parts": [each.to_table() for each in parts]}
+    )
 
 
 def add_to(app: typer.Typer) -> None:

@@ -48,7 +48,7 @@ def generate(  # long: its options
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
-    """Continue a text with a language model: a Hugging Face folder or a .gguf file.
+    """Continue a text with a language model: a run, a Hugging Face folder or a .gguf file.
 
     The text appears as it comes. The file of --json has `text` and `ids` of the new part, and the
     `reason` why it ended: "end", "stop" or "limit".

@@ -16,11 +16,14 @@ from headway.base.errors import Interrupted, UserError, no_memory
 from headway.base.files import NO_ROOM
 from headway.cli import (
     attention,
+    classify,
     data,
     demo,
     embed,
     evaluate,
     exchange,
+    fill,
+    finetune,
     generate,
     info,
     recipes,
@@ -44,8 +47,11 @@ app = typer.Typer(
 for verb in (
     demo,
     train,
+    finetune,
     translate,
     generate,
+    fill,
+    classify,
     embed,
     exchange,
     score,

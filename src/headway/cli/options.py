@@ -17,7 +17,7 @@ Run = Annotated[
 Model = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="A Hugging Face folder, or a .gguf file.", show_default=False
+        metavar="MODEL", help="A run, a Hugging Face folder, or a .gguf file.", show_default=False
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]

@@ -75,7 +75,7 @@ def train(
     Example: headway tokenizer train text.fr text.en --kind bpe --size 8000 --out tokenizer.json
     """
     from headway.settings.base import parse
-    from headway.settings.data import TokenizerSettings
+    from headway.settings.tokenizer import TokenizerSettings
 
     table = {"kind": kind, "size": size, "min_count": min_count}
     table |= {"lowercase": lowercase, "strip_accents": strip_accents}

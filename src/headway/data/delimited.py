@@ -1,4 +1,4 @@
-"""Rows of TSV and CSV: a pair a row, its columns by name or by number."""
+"""Rows of TSV and CSV, their columns by name or by number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.base.errors import UserError, unknown
-from headway.data.rows import FIELDS, NOT_UTF8, QUOTES, Bad, Row, undecodable
+from headway.data.rows import FIELDS, NOT_UTF8, QUOTES, Bad, Row, Wanted, undecodable
 
 MOST_LINES = 100  # in one quoted field; a quote that stays open longer is a broken one
 # The csv module ends a row at a CR that no quotes protect. U+FDD0 is no character of any text:
@@ -30,23 +30,26 @@ class Fields(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which cells of a row are the pair; names are looked up in the first row."""
+    """Which cells of a row are wanted; names are looked up in the first row."""
 
-    source: str | int
-    target: str | int
+    wanted: Wanted
     where: str  # the file, for messages
-    key: str  # the recipe's, such as data.train
+
+    @property
+    def named(self) -> bool:
+        """Whether the first row has the names of the columns."""
+        return all(isinstance(column, str) for column in self.wanted.columns.values())
 
     def pick(self, records: Iterator[Fields | Bad]) -> Iterator[Row | Bad]:
-        """The pair of each record; one of another width than the first is bad.
+        """The texts of each record; one of another width than the first is bad.
 
-        A line with nothing on it is a pair of empty texts. Raises UserError if the first row does
+        A line with nothing on it has empty texts. Raises UserError if the first row does
         not have the columns.
         """
-        source = target = width = -1
+        places, width = tuple[int, ...](), -1
         for record in records:
             if isinstance(record, Bad):
-                if width < 0 and isinstance(self.source, str):
+                if width < 0 and self.named:
                     raise UserError(
                         f"the line with the names of the columns cannot be read: {record.kind}",
                         where=f"{self.where}:{record.number}",
@@ -55,34 +58,35 @@ class Columns:
                 continue
             number, cells, text = record
             if not text:
-                yield Row(number, "", "")
+                yield self.wanted.empty(number)
                 continue
             if width < 0:
-                source, target = self._places(cells)
-                width = len(cells)
-                if isinstance(self.source, str):
+                places, width = self._places(cells), len(cells)
+                if self.named:
                     continue
             if len(cells) == width:
-                yield Row(number, cells[source], cells[target])
+                yield Row(number, tuple(cells[place] for place in places))
             else:
                 yield Bad(number, FIELDS, text)
 
-    def _places(self, cells: list[str]) -> tuple[int, int]:
+    def _places(self, cells: list[str]) -> tuple[int, ...]:
         found = []
-        for side, column in (("source", self.source), ("target", self.target)):
+        for side, column in self.wanted.columns.items():
             if isinstance(column, str):
                 if column not in cells:
-                    raise unknown("column", column, cells, where=f"{self.where}, {self.key}.{side}")
+                    raise unknown(
+                        "column", column, cells, where=f"{self.where}, {self.wanted.key}.{side}"
+                    )
                 found.append(cells.index(column))
             elif column >= len(cells):
                 raise UserError(
                     f"there is no column {column}: the first row has {len(cells)}, from 0 on",
-                    where=f"{self.where}, {self.key}.{side}",
+                    where=f"{self.where}, {self.wanted.key}.{side}",
                     todo="check the number, the separator and the format",
                 )
             else:
                 found.append(column)
-        return found[0], found[1]
+        return tuple(found)
 
 
 def literal_records(lines: Iterator[str | bytes], separator: str) -> Iterator[Fields | Bad]:

@@ -6,7 +6,7 @@ import hashlib
 import unicodedata
 from dataclasses import dataclass
 
-from headway.data.sources import PartName
+from headway.data.tables import PartName
 from headway.settings.data import DataSettings
 
 HELD: dict[PartName, str] = {"valid": "held out for valid", "test": "held out for test"}

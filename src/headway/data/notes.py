@@ -8,6 +8,7 @@ from typing import Any
 MOST_EXAMPLES = 5
 _MOST_LETTERS = 80  # of an example
 DUPLICATE = "seen before"
+NEAR = "nearly the same as one before"
 LONG = "too many tokens"
 ODD_SOURCE = "odd separators or NUL in the source"
 ODD_TARGET = "odd separators or NUL in the target"

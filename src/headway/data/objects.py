@@ -8,50 +8,47 @@ from pathlib import Path
 
 from headway.base.errors import UserError, unknown
 from headway.base.optional import optional
-from headway.data.rows import NOT_JSON, Bad, Row, pick, undecodable
-from headway.settings.data import HubPairs
+from headway.data.rows import NOT_JSON, Bad, Row, Wanted, pick, undecodable
 
 _BATCH = 1000  # rows of a Parquet file that are in memory at a time
 
 
-def json_rows(
-    lines: Iterator[str | bytes], source: str | int, target: str | int
-) -> Iterator[Row | Bad]:
+def json_rows(lines: Iterator[str | bytes], wanted: Wanted) -> Iterator[Row | Bad]:
     """A JSON object a line, or a list where the columns are numbers; an empty line is no text."""
     for number, line in enumerate(lines, start=1):
         if isinstance(line, bytes):
             yield undecodable(number, line)
             continue
         if not line.strip():
-            yield Row(number, "", "")
+            yield wanted.empty(number)
             continue
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
             yield Bad(number, NOT_JSON, line)
             continue
-        yield pick(number, value, source, target)
+        yield pick(number, value, wanted)
 
 
-def parquet_rows(
-    path: Path, source: str | int, target: str | int, *, key: str
-) -> Iterator[Row | Bad]:
-    """The rows of a Parquet file, of which only the two columns are read."""
+def parquet_rows(path: Path, wanted: Wanted) -> Iterator[Row | Bad]:
+    """The rows of a Parquet file, of which only the wanted columns are read."""
     parquet = optional("pyarrow.parquet", extra="hub", where=str(path))
     errors = optional("pyarrow", extra="hub", where=str(path)).lib.ArrowException
     try:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            columns = [
-                _column(names, column, f"{path}, {key}.{side}")
-                for side, column in (("source", source), ("target", target))
-            ]
-            read = sorted({column if column in names else _outer(column) for column in columns})
+            columns: dict[str, str | int] = {
+                name: _column(names, column, f"{path}, {wanted.key}.{name}")
+                for name, column in wanted.columns.items()
+            }
+            named = map(str, columns.values())
+            read = sorted({column if column in names else _outer(column) for column in named})
+            wanted = wanted._replace(columns=columns)
             number = 0
             for batch in file.iter_batches(_BATCH, columns=read):
                 for value in batch.to_pylist():
                     number += 1
-                    yield pick(number, value, *columns)
+                    yield pick(number, value, wanted)
     except FileNotFoundError:
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
     except (OSError, ValueError, errors) as error:  # a text that is not UTF-8 is a ValueError
@@ -60,23 +57,26 @@ def parquet_rows(
         raise UserError("the file has no rows", where=str(path))
 
 
-def hub_rows(part: HubPairs, name: str, split: str, *, key: str) -> Iterator[Row | Bad]:
+def hub_rows(
+    name: str, config: str | None, split: str, wanted: Wanted, *, streaming: bool
+) -> Iterator[Row | Bad]:
     """The rows of a data set of the hub, or of a folder `name` in its layout."""
+    key = wanted.key
     datasets = optional("datasets", extra="hub", where=key)
     try:
-        found = datasets.load_dataset(name, part.config, split=split, streaming=part.streaming)
+        found = datasets.load_dataset(name, config, split=split, streaming=streaming)
     except Exception as error:  # the library has no class of its own for what a user can mistake
         raise UserError(
             f"cannot load the data set: {error}", where=f"{key}.hub", todo="check name and split"
         ) from error
     names = list(found.column_names or ())
     if names:  # a stream may not know them
-        for side, column in (("source", part.source), ("target", part.target)):
-            _column(names, column, f"{key}.{side}")
+        for each, column in wanted.columns.items():
+            _column(names, column, f"{key}.{each}")
     number = 0
     try:
         for number, value in enumerate(found, start=1):
-            yield pick(number, value, part.source, part.target)
+            yield pick(number, value, wanted)
     except Exception as error:  # of the network, or of a file of the set
         raise UserError(
             f"the data set breaks off after row {number}: {error}",

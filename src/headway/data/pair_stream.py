@@ -17,14 +17,14 @@ from headway.data.held_out import HELD, HeldOut
 from headway.data.lines import ODD
 from headway.data.notes import BREAKS, DUPLICATE, MOJIBAKE, ODD_SOURCE, ODD_TARGET, Notes
 from headway.data.rows import EMPTY, Bad, Row, Source
-from headway.data.sources import PartName
+from headway.data.tables import PartName
 from headway.settings.data import Bad as BadRule
 
 BLOCK = 1024  # rows that are in memory at a time, as texts and as ids
 FEW = 0.05  # of the rows may be bad
 # UTF-8 that was read as Latin-1 or Windows-1252, and what decoders put for bytes they cannot read
 _WINDOWS = "ŒœŠšŸŽžƒˆ˜–—‘-„†-•…‰‹›€™"  # what Windows-1252 has between 0x80 and 0x9f
-_WRONG = re.compile(f"[ÃÂ][\x80-\xbf{_WINDOWS}]|â€|\ufffd")
+WRONG = re.compile(f"[ÃÂ][\x80-\xbf{_WINDOWS}]|â€|\ufffd")
 _BREAK = re.compile("\r?\n")
 Hashes = npt.NDArray[np.uint64]
 Which = npt.NDArray[np.bool_]
@@ -98,7 +98,13 @@ class Reading:
         pairs = self._own(rows)
         if not pairs:
             return Block([], [], [])
-        block = self._without_breaks(Block(*map(list, zip(*pairs, strict=True))))
+        block = self._without_breaks(
+            Block(
+                [row.number for row in pairs],
+                [row.source for row in pairs],
+                [row.target for row in pairs],
+            )
+        )
         self._look(block)
         block = self._filled(block)
         block = self._unrepeated(block)
@@ -148,7 +154,7 @@ class Reading:
             whole = "\n".join(texts)
             if any(letters in whole for letters in ("Ã", "Â", "â€", "\ufffd")):
                 for number, text in zip(block.numbers, texts, strict=True):
-                    if _WRONG.search(text):
+                    if WRONG.search(text):
                         self.notes.add(MOJIBAKE, number, text)
 
     def _filled(self, block: Block) -> Block:

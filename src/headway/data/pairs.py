@@ -17,7 +17,8 @@ from headway.data.notes import (
 )
 from headway.data.pair_stream import PairStream, Side
 from headway.data.rows import EMPTY
-from headway.data.sources import Files, PartName, source_of
+from headway.data.sources import Files, source_of
+from headway.data.tables import PartName
 from headway.settings.data import BuiltinPairs, DataSettings, PairFiles
 
 

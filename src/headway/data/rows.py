@@ -1,13 +1,14 @@
-"""What readers give: pairs with the number of their line, and rows that cannot be used."""
+"""What readers give: texts with the number of their line, and rows that cannot be used."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, is_broken
 
 EMPTY = "an empty side"
 FIELDS = "a wrong number of fields"
@@ -20,19 +21,44 @@ _VARIABLE = re.compile(r"\$\{(\w*)\}")
 
 
 class Row(NamedTuple):
-    """A pair and the number of its line (Parquet, hub: of its row), counted from 1."""
+    """The texts of a row and the number of its line (Parquet, hub: of its row), counted from 1."""
 
     number: int
-    source: str
-    target: str
+    texts: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """The first text."""
+        return self.texts[0]
+
+    @property
+    def target(self) -> str:
+        """The second text."""
+        return self.texts[1]
 
 
 class Bad(NamedTuple):
-    """A row that is no pair, of which kind that is, and what stands there."""
+    """A row that cannot be used, of which kind that is, and what stands there."""
 
     number: int
     kind: str
     text: str
+
+
+class Wanted(NamedTuple):
+    """Which columns of a table are read: what the recipe calls them below `key` -> the column.
+
+    Those of the names `numbers` may hold numbers too, those of `lists` lists, which become text.
+    """
+
+    columns: dict[str, str | int]
+    key: str
+    numbers: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
+
+    def empty(self, number: int) -> Row:
+        """A row in which nothing stands."""
+        return Row(number, ("",) * len(self.columns))
 
 
 class Source(Protocol):
@@ -77,16 +103,22 @@ def expand(path: str, key: str) -> str:
     return _VARIABLE.sub(value, path)
 
 
-def pick(number: int, value: Any, source: str | int, target: str | int) -> Row | Bad:
-    """The pair in a row of keys and values, or of values in a list."""
-    try:
-        sides = dig(value, source), dig(value, target)
-    except (KeyError, IndexError, TypeError):
-        return Bad(number, NO_KEY, str(value))
-    one, other = sides
-    if isinstance(one, str) and isinstance(other, str) and _is_unicode(one + other):
-        return Row(number, one, other)
-    return Bad(number, NO_TEXT, str(value))
+def pick(number: int, value: Any, wanted: Wanted) -> Row | Bad:
+    """The texts in a row of keys and values, or of values in a list."""
+    texts = []
+    for name, column in wanted.columns.items():
+        try:
+            found = dig(value, column)
+        except (KeyError, IndexError, TypeError):
+            return Bad(number, NO_KEY, str(value))
+        if name in wanted.numbers and isinstance(found, int | float):
+            found = str(int(found)) if isinstance(found, bool) else repr(found)
+        if name in wanted.lists and isinstance(found, list):
+            found = json.dumps(found, ensure_ascii=False)
+        if not isinstance(found, str) or is_broken(found):
+            return Bad(number, NO_TEXT, str(value))
+        texts.append(found)
+    return Row(number, tuple(texts))
 
 
 def dig(value: Any, column: str | int) -> Any:
@@ -100,12 +132,3 @@ def dig(value: Any, column: str | int) -> Any:
     for key in column.split("."):
         value = value[key]
     return value
-
-
-def _is_unicode(text: str) -> bool:
-    # JSON can spell half of a surrogate pair
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -5,34 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, zip_longest
-from pathlib import Path
-from typing import Literal, TypeAlias
+from itertools import zip_longest
 
 from headway.base.errors import UserError
 from headway.data.cldr import cldr_pairs
-from headway.data.delimited import Columns, literal_records, quoted_records
 from headway.data.lines import stream_lines, unequal
-from headway.data.objects import hub_rows, json_rows, parquet_rows
-from headway.data.rows import Bad, Row, Source, expand, undecodable
+from headway.data.rows import Bad, Row, Source, Wanted, expand, undecodable
+from headway.data.tables import PartName, dataset_rows, split_of, table_rows
 from headway.settings.data import (
     BuiltinPairs,
     DataSettings,
-    Format,
     HubPairs,
     PairFiles,
     TableFile,
 )
 
-PartName: TypeAlias = Literal["train", "valid", "test"]
-SUFFIXES: dict[str, Format] = {
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
 CLDR_KEYS = {  # an argument of `cldr_pairs` -> the recipe key that it comes from
     "source": "data.source_language",
     "target": "data.target_language",
@@ -94,7 +81,7 @@ class Files:
                 suspect = number  # often where they part
             if wanted is None or number <= wanted:
                 if isinstance(one, str) and isinstance(other, str):
-                    yield Row(number, one, other)
+                    yield Row(number, (one, other))
                 else:
                     yield undecodable(number, one if isinstance(one, bytes) else _bytes(other))
 
@@ -120,40 +107,9 @@ class Table:
         """The columns."""
         return _columns(self.origin, self.part.source, self.part.target)
 
-    def _format(self, path: str) -> Format:
-        """What the settings say, or what the suffix tells. Raises UserError if neither does."""
-        suffix = Path(path.removesuffix(".gz")).suffix.lower()
-        found = self.part.format or SUFFIXES.get(suffix)
-        if found is None:
-            raise UserError(
-                f"the suffix '{suffix}' of '{path}' does not tell the format",
-                where=f"{self.key}.format",
-                todo="set it to 'tsv', 'csv', 'jsonl' or 'parquet'",
-            )
-        return found
-
     def rows(self) -> Iterator[Row | Bad]:
         """The rows as the format has them."""
-        return islice(self._all(), self.part.lines)
-
-    def _all(self) -> Iterator[Row | Bad]:
-        part = self.part
-        path = expand(part.file, f"{self.key}.file")
-        kind = self._format(path)
-        if kind in ("jsonl", "parquet") and (part.separator or part.quoting):
-            raise UserError(
-                f"separator and quoting are for tsv and csv, and this is {kind}", where=self.key
-            )
-        if kind == "parquet":
-            return parquet_rows(Path(path), part.source, part.target, key=self.key)
-        lines = stream_lines(path, errors=part.errors)
-        if kind == "jsonl":
-            return json_rows(lines, part.source, part.target)
-        separator = part.separator or {"tsv": "\t", "csv": ","}[kind]
-        quoting = part.quoting or {"tsv": "none", "csv": "csv"}[kind]
-        records = quoted_records if quoting == "csv" else literal_records
-        columns = Columns(part.source, part.target, where=path, key=self.key)
-        return columns.pick(records(lines, separator))
+        return table_rows(self.part, _both(self.part, self.key))
 
 
 @dataclass(frozen=True)
@@ -167,21 +123,18 @@ class Hub:
     @property
     def origin(self) -> str:
         """Name, configuration and split."""
-        return " ".join(filter(None, (self.part.hub, self.part.config, self._split)))
+        return " ".join(
+            filter(None, (self.part.hub, self.part.config, split_of(self.part, self.name)))
+        )
 
     @property
     def sides(self) -> tuple[str, str]:
         """The columns."""
         return _columns(self.origin, self.part.source, self.part.target)
 
-    @property
-    def _split(self) -> str:
-        return self.part.split or ("validation" if self.name == "valid" else self.name)
-
     def rows(self) -> Iterator[Row | Bad]:
         """The rows as the library gives them."""
-        name = expand(self.part.hub, f"{self.key}.hub")
-        return islice(hub_rows(self.part, name, self._split, key=self.key), self.part.lines)
+        return dataset_rows(self.part, _both(self.part, self.key), self.name)
 
 
 @dataclass(frozen=True)
@@ -205,7 +158,7 @@ class Builtin:
     def rows(self) -> Iterator[Row | Bad]:
         """The pairs, made once."""
         for number, (source, target) in enumerate(self._made, start=1):
-            yield Row(number, source, target)
+            yield Row(number, (source, target))
 
     @cached_property
     def _made(self) -> list[tuple[str, str]]:
@@ -226,3 +179,7 @@ class Builtin:
 
 def _columns(origin: str, source: str | int, target: str | int) -> tuple[str, str]:
     return f"{origin}, column {source}", f"{origin}, column {target}"
+
+
+def _both(part: TableFile | HubPairs, key: str) -> Wanted:
+    return Wanted({"source": part.source, "target": part.target}, key)

@@ -70,9 +70,14 @@ class MaskedHead(nn.Module):
         self.output = nn.Linear(settings.d_model, tokens.num_embeddings)
         self.output.weight = tokens.weight
 
+    def transformed(self, hidden: Tensor) -> Tensor:
+        """(…, D) -> (…, D), to be given to `output`; separate so that few logits need be made."""
+        normed: Tensor = self.norm(self.activation(self.transform(hidden)))
+        return normed
+
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, D) -> logits (…, V)."""
-        logits: Tensor = self.output(self.norm(self.activation(self.transform(hidden))))
+        logits: Tensor = self.output(self.transformed(hidden))
         return logits
 
 

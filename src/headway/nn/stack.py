@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from headway.nn.attention import KeyValue
 from headway.nn.block import Block, Memory
@@ -38,11 +40,16 @@ class Cache(NamedTuple):
 
 
 class Stack(nn.Module):
-    """`n_layers` blocks; `crosses` gives each attention to a memory."""
+    """`n_layers` blocks; `crosses` gives each attention to a memory.
+
+    With `recomputes` training keeps what enters a block, and computes the rest again in the
+    backward pass (Chen et al., 2016, arXiv 1604.06174).
+    """
 
     def __init__(self, settings: StackSettings, n_layers: int, *, crosses: bool = False) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Block(settings, crosses=crosses) for _ in range(n_layers))
+        self.recomputes = False
         self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
         self.rotary: Rotary | None = None
         if settings.positions == "rotary":
@@ -64,11 +71,15 @@ class Stack(nn.Module):
         past: Cache | None = None,
         noise: Noise | None = None,
     ) -> tuple[Tensor, Cache]:
-        """(B, T, D) at absolute `positions` (T,) or (B, T) -> (B, T, D), and past plus present."""
+        """(B, T, D) at absolute `positions` (T,) or (B, T) -> (B, T, D), and past plus present.
+
+        Of what is to be recomputed there is no present.
+        """
         rotation = self.rotary(positions) if self.rotary is not None else None
-        kept = []
+        recomputes, kept = self.recomputes and torch.is_grad_enabled(), list[KeyValue]()
         for index, layer in enumerate(self._blocks()):
-            hidden, keys = layer(
+            run = partial(checkpoint, layer, use_reentrant=False) if recomputes else layer
+            hidden, keys = run(
                 hidden,
                 visibility=visibility,
                 rotation=rotation,
@@ -76,7 +87,8 @@ class Stack(nn.Module):
                 past=past.layers[index] if past is not None else None,
                 noise=noise,
             )
-            kept.append(keys)
+            if not recomputes:
+                kept.append(keys)
         return self.final_norm(hidden), Cache(tuple(kept))
 
     def _blocks(self) -> list[Block]:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.batches.on_disk import SideWriter
-from headway.batches.pairs import EncodedPairs, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import EncodedPairs
 from headway.data.notes import LONG, RATIO, Notes
 from headway.data.pair_stream import Block, PairStream, Side
 from headway.data.report import PreparationReport, SideReport

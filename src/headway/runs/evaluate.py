@@ -11,7 +11,7 @@ from headway.data.pairs import Pairs
 from headway.evaluate.likelihood import Likelihood
 from headway.evaluate.translation import TranslationScores, score_translations
 from headway.runs.sentences import Progress
-from headway.settings.recipe import Foreign, Recipe
+from headway.settings.kinds import Foreign, TranslationRecipe
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Judged(Protocol):
     """What is judged: a `Translator`, which offers this itself as `evaluate`."""
 
     @property
-    def recipe(self) -> Recipe | Foreign:
+    def recipe(self) -> TranslationRecipe | Foreign:
         """Says whether case counts."""
 
     def translate(

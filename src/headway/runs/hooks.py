@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,14 @@ from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import mean_weights, save_checkpoint, whole_checkpoints
 from headway.checkpoint.weights import fill
-from headway.data.pairs import Pairs
-from headway.runs.evaluate import evaluate_pairs
-from headway.runs.translator import Translator
-from headway.settings.recipe import Recipe
+from headway.runs.tasks.base import Judgement
+from headway.settings.kinds import Recipe
 from headway.settings.training import TrainSettings
+from headway.training.fine_tuning import plain_weights
 from headway.training.loop import Trainer
 from headway.training.optimizer import optimizer_tensors
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState
-
-LOWER_IS_BETTER = {"loss"}
 
 
 @dataclass
@@ -63,21 +60,21 @@ class RunHooks:
     folder: RunFolder
     recipe: Recipe
     trainer: Trainer
-    translator: Translator
-    valid: Pairs | None
+    judge: Callable[[], Judgement | None]
     log: RunLog
 
     def on_log(self, state: TrainState) -> None:
         """The mean losses of the window, the rate, the speed."""
         window = state.window
-        tokens = max(1, window.tokens)
+        targets = max(1, window.targets)
         record: dict[str, Any] = {
             "kind": "train",
             "step": state.step,
             "tokens": state.tokens,
             "seconds": round(state.seconds, 3),
-            "objective": window.objective / tokens,
-            "nll": window.nll / tokens,
+            "objective": window.objective / targets,
+            "nll": window.nll / targets,
+            **{f"{part}_nll": nll / max(1, n) for part, (nll, n) in window.others.items()},
             "learning_rate": learning_rate(self.recipe.train, state.step),
             "grad_norm": window.gradient_norm / max(1, window.steps),
             "tokens_per_s": round(window.tokens / max(1e-9, window.seconds), 1),
@@ -88,13 +85,10 @@ class RunHooks:
         self.log.write(record)
 
     def on_evaluate(self, state: TrainState) -> None:
-        """Translate some of the validation part; keep the weights if they are the best so far."""
-        if self.valid is None:
-            return
-        if self._judge(self.valid, state, {"kind": "valid", "step": state.step}):
-            state.stale = 0
-        else:
-            state.stale += 1
+        """Judge on the validation part; keep the weights if they are the best so far."""
+        best = self._judge(state, {"kind": "valid", "step": state.step})
+        if best is not None:
+            state.stale = 0 if best else state.stale + 1
 
     def on_end(self, state: TrainState) -> None:
         """Let the mean of the last saves compete; without validation data, take it."""
@@ -105,33 +99,24 @@ class RunHooks:
         found = whole_checkpoints(self.folder.checkpoints, steps)[:wanted]
         fill(self.trainer.model, mean_weights(found), where=str(self.folder.checkpoints))
         say(f"the mean of the weights of steps {', '.join(str(each.step) for each in found)}:")
-        if self.valid is not None:
-            self._judge(
-                self.valid, state, {"kind": "average", "step": state.step, "of": len(found)}
-            )
+        self._judge(state, {"kind": "average", "step": state.step, "of": len(found)})
 
-    def _judge(self, valid: Pairs, state: TrainState, record: dict[str, Any]) -> bool:
-        """Evaluate the model, complete and write the record; whether it was the best so far."""
-        found = evaluate_pairs(self.translator, valid, beam=1)
-        scores = found.to_table()
-        values = {name: scores[name] for name in ("bleu", "chrf", "exact_match", "token_accuracy")}
-        value = _worth(scores, self.recipe.evaluate.metric)
-        best = math.isfinite(value) and (state.best is None or value > state.best)
-        self.log.write(
-            {
-                **record,
-                "nll": scores["nll"],
-                "perplexity": scores["perplexity"],
-                **values,
-                "best": best,
-                "samples": found.samples(self.recipe.evaluate.samples),
-            }
-        )
-        shown = "  ".join(f"{name} {number:.1f}" for name, number in values.items())
-        say(f"step {state.step}: perplexity {scores['perplexity']:.2f}  {shown}")
+    def _judge(self, state: TrainState, record: dict[str, Any]) -> bool | None:
+        """Judge the model, complete and write the record; whether it was the best so far.
+
+        None if there is nothing to judge it on.
+        """
+        found = self.judge()
+        if found is None:
+            return None
+        best = math.isfinite(found.worth) and (state.best is None or found.worth > state.best)
+        self.log.write({**record, **found.record, "worth": found.worth, "best": best})
+        say(f"step {state.step}: {found.said}")
         if best:
-            state.best, state.best_step = value, state.step
-            self.folder.save_weights(self.trainer.model.state_dict())
+            state.best, state.best_step = found.worth, state.step
+            self.folder.save_weights(
+                plain_weights(self.trainer.model.state_dict(), self.recipe.train)
+            )
         return best
 
     def on_save(self, state: TrainState) -> None:
@@ -146,12 +131,6 @@ class RunHooks:
             keep=self.recipe.train.keep,
             also=regular_saves(state.step, self.recipe.train),
         )
-
-
-def _worth(scores: Mapping[str, Any], metric: str) -> float:
-    """What a metric says of scores, so that more is better."""
-    value: float = scores["nll" if metric == "loss" else metric]
-    return -value if metric in LOWER_IS_BETTER else value
 
 
 def rewind_log(folder: RunFolder, step: int, steps: int) -> None:
@@ -180,7 +159,7 @@ def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> No
     """
     for record in folder.metrics.read():
         if record["step"] == state.step and _is_best_mean(record, state.step, recipe.train.steps):
-            state.best, state.best_step = _worth(record, recipe.evaluate.metric), state.step
+            state.best, state.best_step = record["worth"], state.step
 
 
 def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:

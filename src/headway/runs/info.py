@@ -7,7 +7,13 @@ from typing import Any
 
 from headway.checkpoint.run import RECIPE, RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
-from headway.settings.recipe import Recipe, load_recipe
+from headway.settings.kinds import Recipe, TranslationRecipe
+from headway.settings.recipe import load_recipe
+
+_TOLD = (
+    *("bleu", "chrf", "exact_match", "token_accuracy", "perplexity", "bits_per_byte"),
+    *("accuracy", "f1", "matthews", "pearson", "spearman"),
+)
 
 
 def describe(path: Path) -> dict[str, str]:
@@ -25,9 +31,9 @@ def describe(path: Path) -> dict[str, str]:
         step = checkpoint.step
     facts = {
         "recipe": recipe.description,
-        "languages": f"{recipe.data.source_language} → {recipe.data.target_language}",
+        **_data(recipe),
         "model": _model(config),
-        "vocabulary": f"{config['n_source']:,} source, {config['n_target']:,} target ids",
+        "vocabulary": _vocabulary(config),
         "trained": f"{step:,} of {recipe.train.steps:,} steps in {recipe.train.dtype}",
     }
     if "parameters" in config:  # runs of the first days have none
@@ -40,15 +46,28 @@ def describe(path: Path) -> dict[str, str]:
     for kind in ("valid", "test"):
         if kind in last:
             record = last[kind]
-            facts[kind] = "  ".join(
-                f"{name} {record[name]:.2f}"
-                for name in ("bleu", "chrf", "exact_match", "token_accuracy", "perplexity")
-            )
+            found = [f"{name} {record[name]:.2f}" for name in _TOLD if name in record]
+            facts[kind] = "  ".join(found)
     return facts
 
 
+def _data(recipe: Recipe) -> dict[str, str]:
+    if isinstance(recipe, TranslationRecipe):
+        return {"languages": f"{recipe.data.source_language} → {recipe.data.target_language}"}
+    table = recipe.data.to_table()
+    sources = table["train"] if table["kind"] == "documents" else ()
+    return {"data": ": ".join(filter(None, (table["kind"], ", ".join(sources))))}
+
+
+def _vocabulary(config: dict[str, Any]) -> str:
+    if "n_tokens" in config:
+        return f"{config['n_tokens']:,} ids"
+    return f"{config['n_source']:,} source, {config['n_target']:,} target ids"
+
+
 def _best(recipe: Recipe, checkpoint: Checkpoint, records: list[dict[str, Any]]) -> str:
-    if recipe.data.valid is None and not recipe.data.held_out:
+    data = recipe.data.to_table()
+    if not data.get("valid") and not data["held_out"]:
         which = "the mean of the last saves" if recipe.train.average > 1 else "those at the end"
         return f"{which}: there is no validation part to choose by"
     state = checkpoint.state()

@@ -63,6 +63,8 @@ class LanguageModel:
     Raises UserError if the tokeniser has ids that the model has no row for.
     """
 
+    use = 'generate {} --prompt "..."'  # what the command line does with it
+
     def __init__(
         self,
         model: Decoder,
@@ -79,6 +81,10 @@ class LanguageModel:
         self.model, self.tokenizer, self.settings = model.to(device).eval(), tokenizer, settings
         self.device = device
 
+    def __repr__(self) -> str:
+        n = sum(weight.numel() for weight in self.model.parameters())
+        return f"LanguageModel({n:,} parameters, {len(self.tokenizer):,} ids, {self.device})"
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -91,7 +97,7 @@ class LanguageModel:
         Raises UserError for a prompt as long as the model's context, and for settings out of range.
         """
         refuse_one_text(prompts)
-        return self._continue(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
+        return self.continue_ids(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
 
     def answer(
         self,
@@ -101,11 +107,12 @@ class LanguageModel:
     ) -> Generated:
         """The assistant's next turn in a conversation. Raises UserError as `generate` does."""
         ids = self.tokenizer.chat(messages)
-        return self._continue([ids], sampling or Sampling(), on_text)[0]
+        return self.continue_ids([ids], sampling or Sampling(), on_text)[0]
 
-    def _continue(
-        self, rows: list[list[int]], sampling: Sampling, on_text: OnText | None
+    def continue_ids(
+        self, rows: list[list[int]], sampling: Sampling, on_text: OnText | None = None
     ) -> list[Generated]:
+        """`generate` for prompts that are ids already."""
         rows = [ids or [self._opening()] for ids in rows]
         context = self.settings.max_length
         for number, ids in enumerate(rows, start=1):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,15 +15,17 @@ from headway.base.runtime import pick_device
 from headway.checkpoint.run import CONFIG, RECIPE, RunFolder
 from headway.checkpoint.steps import newest_checkpoint
 from headway.checkpoint.weights import fill
-from headway.models.build import build
-from headway.runs.tokenizers import Tokenizers
+from headway.runs.tasks.all import task_of
+from headway.runs.tasks.base import O, Task
 from headway.runs.translator import Translator
 from headway.settings.base import parse
-from headway.settings.recipe import Recipe, load_recipe
+from headway.settings.kinds import Recipe
+from headway.settings.recipe import load_recipe
+from headway.training.fine_tuning import plain_weights
 
 
-def load(path: str | Path, *, device: str = "auto") -> Translator:
-    """Open a run folder as a translator.
+def open_run(path: str | Path, *, device: str = "auto") -> Any:
+    """Open a run folder: as a `Translator`, a `LanguageModel`, whatever its recipe trains.
 
     Takes the best weights by the recipe's metric; before the first evaluation, those of the
     newest whole checkpoint, with a warning. Raises UserError if it is no run, one of another
@@ -29,17 +33,29 @@ def load(path: str | Path, *, device: str = "auto") -> Translator:
     """
     folder = RunFolder(Path(path))
     recipe = stored_recipe(folder)
-    weights = _weights(folder)
+    weights = run_weights(folder, recipe)
     where = str(folder.path)
     _refuse_not_finite(weights, where)
-    return translator_of(recipe, Tokenizers.read(folder), weights, pick_device(device), where=where)
+    task = task_of(recipe).read(recipe, folder)
+    return opened(task, weights, pick_device(device), where=where)
+
+
+def load(path: str | Path, *, device: str = "auto") -> Translator:
+    """`open_run` for what needs a translator. Raises UserError for other runs too."""
+    found = open_run(path, device=device)
+    if not isinstance(found, Translator):
+        raise UserError(
+            f"not a translator but {found!r}", where=str(path), todo="name the run of a translator"
+        )
+    return found
 
 
 def stored_recipe(folder: RunFolder) -> Recipe:
     """The recipe of a run. Raises UserError if it is not of the model that was trained."""
     config = folder.whole_config()
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
-    if recipe.model != parse(type(recipe.model), config["model"], where=str(folder.path / CONFIG)):
+    model = recipe.model
+    if model != parse(type(model), config["model"], where=str(folder.path / CONFIG)):
         raise UserError(
             f"its model is not the one in {CONFIG}, which the weights are of",
             where=str(folder.path / RECIPE),
@@ -48,18 +64,11 @@ def stored_recipe(folder: RunFolder) -> Recipe:
     return recipe
 
 
-def translator_of(
-    recipe: Recipe,
-    tokenizers: Tokenizers,
-    weights: dict[str, Tensor],
-    device: torch.device,
-    *,
-    where: str,
-) -> Translator:
-    """A translator with these weights; raises UserError where they do not fit the recipe."""
-    model = build(recipe.model, n_source=len(tokenizers.source), n_target=len(tokenizers.target))
+def opened(task: Task[O], weights: Mapping[str, Tensor], device: torch.device, *, where: str) -> O:
+    """The model of a task with these weights; raises UserError where they do not fit it."""
+    model = task.build()
     fill(model, weights, where=where)
-    return Translator(model.to(device), tokenizers, recipe, device)
+    return task.open(model.to(device), device)
 
 
 def _refuse_not_finite(weights: dict[str, Tensor], where: str) -> None:
@@ -72,7 +81,8 @@ def _refuse_not_finite(weights: dict[str, Tensor], where: str) -> None:
             )
 
 
-def _weights(folder: RunFolder) -> dict[str, Tensor]:
+def run_weights(folder: RunFolder, recipe: Recipe) -> dict[str, Tensor]:
+    """The best weights of a run, those of its newest checkpoint before there are such."""
     if not folder.has_weights():
         checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
         for message in passed_over:
@@ -82,5 +92,5 @@ def _weights(folder: RunFolder) -> dict[str, Tensor]:
                 f"{folder.path} has not been evaluated yet: weights of step {checkpoint.step}",
                 stacklevel=3,
             )
-            return checkpoint.weights()
+            return plain_weights(checkpoint.weights(), recipe.train)
     return folder.weights()

@@ -15,7 +15,7 @@ from headway.checkpoint.exchange.huggingface import read_model
 from headway.models.seq2seq import Transformer
 from headway.runs.text_tokenizers import read_table, token_text
 from headway.runs.translator import Translator
-from headway.settings.recipe import Foreign
+from headway.settings.kinds import Foreign
 from headway.settings.training import EvaluateSettings
 from headway.tokens.folder_files import GENERATION_CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from headway.tokens.sentence_pieces import SentencePieces

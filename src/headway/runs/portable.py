@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,15 +10,15 @@ from typing import Any
 from torch import nn
 
 from headway.base.files import read_json, to_json
-from headway.checkpoint.exchange.folders import CONFIG, read_config
+from headway.checkpoint.exchange.folders import CONFIG, is_foreign, read_config
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.huggingface import read_model
 from headway.models.decoder import Decoder
 from headway.models.seq2seq import Transformer
-from headway.runs.load import load as open_run
+from headway.runs.classifier import TextClassifier
+from headway.runs.load import open_run
 from headway.runs.marian import SOURCE, TARGET, marian_tokenizers
-from headway.runs.open_model import is_foreign
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
@@ -63,7 +63,7 @@ class Portable:
     model: nn.Module
     settings: StackSettings
     files: Mapping[str, bytes] = field(default_factory=dict)
-    ids: Mapping[str, Any] = field(default_factory=dict)
+    ids: dict[str, Any] = field(default_factory=dict)
     text: TextTokenizer | None = None
     sides: Sides | None = None
 
@@ -125,7 +125,21 @@ class Portable:
             return cls.of_text_model(*read_gguf_model(file), tokenizer)
         if is_foreign(path):
             return cls.of_folder(path)
-        return cls.of_translator(open_run(path, device="cpu"))
+        opened = open_run(path, device="cpu")
+        if isinstance(opened, Translator):
+            return cls.of_translator(opened)
+        made = cls.of_text_model(opened.model, opened.settings, opened.tokenizer)
+        if isinstance(opened, TextClassifier):
+            made.ids.update(label_ids(opened.labels))
+        return made
+
+
+def label_ids(labels: Sequence[str] | None) -> dict[str, Any]:
+    """What a config.json says of the classes of a classifier, or of its numbers."""
+    if labels is None:
+        return {"problem_type": "regression"}
+    names = dict(enumerate(labels))
+    return {"id2label": names, "label2id": {name: id for id, name in names.items()}}
 
 
 def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from headway.data.report import PreparationReport
 from headway.runs.encoding import FAR, Encoding
 from headway.runs.redraw import Redraw
 from headway.runs.tokenizers import Tokenizers
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 
 DATA = "data.json"  # of a run: what became of its training data
 
@@ -32,7 +32,7 @@ class Prepared:
     redraw: Redraw | None = None
 
 
-def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
+def prepare(recipe: TranslationRecipe, tokenizers: Tokenizers | None = None) -> Prepared:
     """Read the data, train the tokenisers unless they are given, encode the training part.
 
     The training part is read as a stream, twice at least, and its ids go to the disk: memory does
@@ -59,12 +59,12 @@ def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
     return Prepared(encoding.pairs, valid, test, made, hashes, tuple(told), report, redraw)
 
 
-def longest(recipe: Recipe) -> int:
+def longest(recipe: TranslationRecipe) -> int:
     """The most tokens that a side of a training pair may have."""
     return min(recipe.data.max_tokens, recipe.model.max_length)
 
 
-def _refuse_few(recipe: Recipe, encoding: Encoding) -> None:
+def _refuse_few(recipe: TranslationRecipe, encoding: Encoding) -> None:
     origin = encoding.stream.source.origin
     if not encoding.kept:
         raise UserError(

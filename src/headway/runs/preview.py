@@ -16,11 +16,11 @@ from headway.data.notes import Finding
 from headway.data.pair_stream import Block
 from headway.data.pairs import open_part
 from headway.data.report import PreparationReport, SideReport, lengths_label
-from headway.data.sources import PartName
+from headway.data.tables import PartName
 from headway.runs.encoding import Encoding
 from headway.runs.prepare import longest
 from headway.runs.tokenizers import Tokenizers
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 
 _BAR = 24  # characters of the longest bar
 
@@ -69,7 +69,7 @@ class Preview:
         return table
 
 
-def preview(recipe: Recipe, part: PartName, *, n: int) -> Preview:
+def preview(recipe: TranslationRecipe, part: PartName, *, n: int) -> Preview:
     """Read a part, train the recipe's tokenisers on the training part, and count.
 
     `n` is the number of pairs to show. Raises UserError as `prepare` does, and if the recipe has

@@ -47,6 +47,7 @@ def write_report(path: Path, title: str, runs: Sequence[RunReport], *, about: st
         charts=[Markup(svg) for svg in parts.charts(runs)],
         samples=samples,
         n_samples=n_samples,
+        passages=[(run.name, place, run.passages) for place, run in enumerate(runs)],
         pictures=[(name, caption, Markup(svg)) for name, caption, svg in pictures],
         left_out=left_out,
         facts=parts.fact_rows(runs),

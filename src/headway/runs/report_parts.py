@@ -28,7 +28,8 @@ class RunReport:
     """All that a report says of one run.
 
     `metrics` are the records of metrics.jsonl; `samples` have source, reference and translation;
-    `facts` are shown as they are (parameters, seconds, tokens/s, device, dtype ...).
+    `passages` are texts under the names of what they are; `facts` are shown as they are
+    (parameters, seconds, tokens/s, device, dtype ...).
     """
 
     name: str
@@ -37,6 +38,7 @@ class RunReport:
     samples: list[dict[str, Any]] = field(default_factory=list)
     alignments: list[Alignment] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
+    passages: list[dict[str, str]] = field(default_factory=list)
 
 
 def distinct(runs: Sequence[RunReport]) -> list[RunReport]:
@@ -129,7 +131,9 @@ def charts(runs: Sequence[RunReport]) -> list[Svg]:
         ("train", "nll", "Training NLL, nats per token"),
         ("train", "objective", "Training objective"),
         ("valid", "nll", "Validation NLL, nats per token"),
+        ("valid", "bits_per_byte", "Validation, bits per byte"),
         ("valid", "exact_match", "Validation exact match, %"),
+        ("valid", "score", "Validation score, %"),
     )
     found = []
     for kind, key, y in wanted:
@@ -138,7 +142,7 @@ def charts(runs: Sequence[RunReport]) -> list[Svg]:
         for x in ("step", "seconds"):
             series = {run.name: curve(run.metrics, kind, x, key) for run in runs}
             if any(series.values()):
-                found.append(curves_svg(series, x=x, y=y, log_y=key != "exact_match"))
+                found.append(curves_svg(series, x=x, y=y, log_y=not y.endswith("%")))
     return found
 
 

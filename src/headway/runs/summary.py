@@ -14,7 +14,7 @@ from headway.runs.evaluate import evaluate_pairs
 from headway.runs.report import write_report
 from headway.runs.report_parts import RunReport
 from headway.runs.translator import Translator
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 
 SAMPLES = 8
 ALIGNED_WORDS = (4, 12)  # words of the sources whose alignments are drawn: short enough to read
@@ -100,6 +100,6 @@ def _facts(translator: Translator, records: list[dict[str, object]]) -> dict[str
             "training": f"{seconds:,.0f} s",
             "speed": f"{tokens / max(seconds, 1e-9):,.0f} target tokens/s",
         }
-    if isinstance(translator.recipe, Recipe):
+    if isinstance(translator.recipe, TranslationRecipe):
         facts["precision"] = translator.recipe.train.dtype
     return {**facts, "device": str(translator.device), "machine": processor()}

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from headway.base.errors import UserError
-from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch, Rows
+from headway.batches.order import Rows
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatch
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.runs.sentences import cut
-from headway.settings.recipe import Foreign, Recipe
+from headway.settings.kinds import Foreign, TranslationRecipe
 from headway.tokens.sides import Sides, SideTokenizer
 from headway.tokens.tokenizer import check_fits
 
@@ -26,7 +27,7 @@ class TextModel:
         self,
         model: EncoderDecoder[Any, Any],
         tokenizers: Sides,
-        recipe: Recipe | Foreign,
+        recipe: TranslationRecipe | Foreign,
         device: torch.device,
     ) -> None:
         self.model, self.tokenizers, self.recipe, self.device = model, tokenizers, recipe, device

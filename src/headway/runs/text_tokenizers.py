@@ -9,13 +9,21 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
-from headway.base.files import read_json
+from headway.base.files import read_json, to_json
+from headway.checkpoint.exchange.folders import is_foreign
 from headway.checkpoint.exchange.gguf_file import GGUF
+from headway.checkpoint.run import RunFolder
+from headway.data.rows import expand
+from headway.runs.tokenizers import opened_tokenizer
+from headway.settings.model import DecoderSettings, EncoderSettings
+from headway.settings.tokenizer import TokenizerSettings
+from headway.tokens.folder_files import GENERATION_CONFIG as ENDS
+from headway.tokens.folder_files import TOKENIZER, TOKENIZER_CONFIG
 from headway.tokens.gguf import gguf_tokenizer
 from headway.tokens.text import Roles, TextTokenizer
+from headway.tokens.text_training import framing, train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
-TOKENIZER = "tokenizer.json"
 _TEMPLATE = "chat_template.jinja"
 _KEY = "tokenizer.ggml"
 
@@ -33,11 +41,11 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
     made = open_backend(path.read_text(encoding="utf-8"), where=str(path), todo=todo)
     made.no_padding()
     made.no_truncation()
-    said = read_table(folder / "tokenizer_config.json")
+    said = read_table(folder / TOKENIZER_CONFIG)
     names = {name: token_text(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
     ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
     ends = {ids["eos"]}
-    for name in ("generation_config.json", "config.json"):
+    for name in (ENDS, "config.json"):
         found = read_table(folder / name).get("eos_token_id")
         ends |= set(found) if isinstance(found, list) else {found}
     template = folder / _TEMPLATE
@@ -50,6 +58,57 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         template=template.read_text("utf-8") if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
+
+
+def recipe_tokenizer(
+    model: EncoderSettings | DecoderSettings,
+    settings: TokenizerSettings,
+    folder: RunFolder | None,
+    texts: Iterable[str],
+) -> TextTokenizer:
+    """That of `folder`, of a run that goes on; that of what the model begins from; that of the
+    file which the settings name; else one that is learnt from `texts`.
+    """
+    if folder is not None:
+        return run_tokenizer(folder)
+    if model.origin is not None:
+        return origin_tokenizer(model.origin)
+    if settings.file is not None:
+        return framing(opened_tokenizer(settings.file), masks=False)
+    return train_text_tokenizer(settings, texts, masks=False)
+
+
+def origin_tokenizer(origin: str) -> TextTokenizer:
+    """The tokeniser of what a recipe's model begins from: a run, a folder or a .gguf file."""
+    place = Path(expand(origin, "model.from"))
+    if place.suffix == ".gguf":
+        return file_tokenizer(GGUF(place))
+    return folder_tokenizer(place) if is_foreign(place) else run_tokenizer(RunFolder(place))
+
+
+def run_tokenizer(folder: RunFolder) -> TextTokenizer:
+    """The tokeniser of a run. Raises UserError if its files are not those that it began with."""
+    for name in (TOKENIZER, TOKENIZER_CONFIG, ENDS):
+        folder.tokenizer_text(name)
+    return folder_tokenizer(folder.path)
+
+
+def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
+    """Name and content of the files from which `folder_tokenizer` makes the same tokeniser."""
+    roles = tokenizer.roles
+    ids = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
+    ids["eos"] = min(roles.ends, default=None)
+    said: dict[str, Any] = {
+        f"{name}_token": tokenizer.token(id) for name, id in ids.items() if id is not None
+    }
+    said |= {"add_bos_token": roles.adds_bos, "tokenizer_class": "PreTrainedTokenizerFast"}
+    if roles.template is not None:
+        said["chat_template"] = roles.template
+    return {
+        TOKENIZER: tokenizer.to_json(),
+        TOKENIZER_CONFIG: to_json(said),
+        ENDS: to_json({"eos_token_id": sorted(roles.ends)}),
+    }
 
 
 def file_tokenizer(file: GGUF) -> TextTokenizer:

@@ -8,7 +8,7 @@ from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.data.pair_stream import PairStream
 from headway.data.pairs import Pairs
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import PairTokenizerSettings
 from headway.tokens.importing import import_tokenizer
 from headway.tokens.sides import Sides
 from headway.tokens.tokenizer import Tokenizer
@@ -25,16 +25,16 @@ class Tokenizers(Sides):
     target: Tokenizer
 
     @classmethod
-    def train(cls, settings: TokenizerSettings, pairs: Pairs | PairStream) -> Tokenizers:
+    def train(cls, settings: PairTokenizerSettings, pairs: Pairs | PairStream) -> Tokenizers:
         """Learn them from training pairs, or open those that the settings name.
 
         The pairs are read once if the tokeniser is joint, else once a side. What was done to make
         a file fit is said.
         """
         if settings.file is not None:
-            source = _opened(settings.file)
+            source = opened_tokenizer(settings.file)
             other = settings.target_file
-            return cls(source, source if other is None else _opened(other))
+            return cls(source, source if other is None else opened_tokenizer(other))
         if settings.joint:
             joint = train_tokenizer(settings, pairs.texts())
             return cls(joint, joint)
@@ -62,7 +62,8 @@ class Tokenizers(Sides):
         return {SOURCE: self.source.to_json(), TARGET: self.target.to_json()}
 
 
-def _opened(path: str) -> Tokenizer:
+def opened_tokenizer(path: str) -> Tokenizer:
+    """The tokeniser of a file, made to fit; what was done is said."""
     found = import_tokenizer(path)
     for note in found.notes:
         say(f"{path}: {note}")

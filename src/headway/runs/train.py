@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.base.progress import say
 from headway.base.runtime import environment, keep_pages, pick_device
-from headway.batches.pairs import BatchOrder
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
-from headway.models.build import build
+from headway.runs.beginning import read_beginning, with_settings
 from headway.runs.hooks import (
     RunHooks,
     RunLog,
@@ -25,13 +27,13 @@ from headway.runs.hooks import (
     recall_best_mean,
     rewind_log,
 )
-from headway.runs.load import stored_recipe, translator_of
-from headway.runs.prepare import DATA, Prepared, prepare
-from headway.runs.summary import summarise
-from headway.runs.tokenizers import Tokenizers
-from headway.runs.translator import Translator
-from headway.settings.recipe import Recipe, load_recipe, load_recipe_text
-from headway.training.loop import Framing, Hook, NotFinite, Trainer
+from headway.runs.load import opened, stored_recipe
+from headway.runs.tasks.all import task_of
+from headway.runs.tasks.base import Material, Task
+from headway.settings.kinds import Recipe
+from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
+from headway.training.fine_tuning import adapt, plain_weights
+from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.optimizer import restore_optimizers
 from headway.training.probe import faster_dtype
 from headway.training.state import TrainState
@@ -44,8 +46,8 @@ def train(
     resume: bool = False,
     device: str = "auto",
     **overrides: Any,
-) -> Translator:
-    """Train what a recipe says into the folder `out` and return the translator.
+) -> Any:
+    """Train what a recipe says into the folder `out` and return what it opens as.
 
     `recipe` is a shipped name, a TOML file or a table; `overrides` are its keys, as tables
     (`train={"steps": 100}`) or dotted (`**{"train.steps": 100}`). With `resume` the run in `out`
@@ -63,7 +65,7 @@ def run_recipe(
     out: str | Path | None,
     resume: bool,
     device: str,
-) -> Translator:
+) -> Any:
     """`train`, with the overrides as one table, so that no key of theirs is an argument here."""
     keep_pages()
     begin = _resumed if resume else _started
@@ -75,35 +77,26 @@ class _Run:
     """A run that is ready to train."""
 
     folder: RunFolder
-    recipe: Recipe
-    prepared: Prepared
+    task: Task[Any]
     trainer: Trainer
     device: torch.device
     resumed: bool = False
 
-    def finish(self) -> Translator:
+    def finish(self) -> Any:
         """Train to the end, then judge the best weights on the test part and write the report."""
         with self.folder.lock():
             if self.resumed:  # not before: the log may be that of a training that is under way
-                self.folder.replace_recipe(self.recipe.to_toml())
-                rewind_log(self.folder, self.trainer.state.step, self.recipe.train.steps)
+                recipe = self.task.recipe
+                self.folder.replace_recipe(recipe.to_toml())
+                rewind_log(self.folder, self.trainer.state.step, recipe.train.steps)
             return self._finish()
 
-    def _finish(self) -> Translator:
+    def _finish(self) -> Any:
         log = RunLog(self.folder, self.trainer.state.step)
-        valid = self.prepared.valid
-        translator = Translator(
-            self.trainer.model, self.prepared.tokenizers, self.recipe, self.device
-        )
-        hooks = RunHooks(
-            self.folder,
-            self.recipe,
-            self.trainer,
-            translator,
-            valid.first(self.recipe.evaluate.lines) if valid is not None else None,
-            log,
-        )
-        settings = self.recipe.train
+        working = self.task.open(self.trainer.model, self.device)
+        judge = functools.partial(self.task.judge, working)
+        hooks = RunHooks(self.folder, self.task.recipe, self.trainer, judge, log)
+        settings = self.task.recipe.train
         try:
             self.trainer.run(
                 Hook(settings.log_every, hooks.on_log),
@@ -120,18 +113,11 @@ class _Run:
             raise
         finally:
             log.close()
-        if valid is None:
-            self.folder.save_weights(self.trainer.model.state_dict())
-        best = translator_of(
-            self.recipe,
-            self.prepared.tokenizers,
-            self.folder.weights(),
-            self.device,
-            where=str(self.folder.path),
-        )
-        test = self.prepared.test
-        part = "test" if test is not None else "valid"
-        summarise(self.folder, best, valid if test is None else test, part=part)
+        if self.trainer.state.best is None:
+            self.folder.save_weights(plain_weights(self.trainer.model.state_dict(), settings))
+        where = str(self.folder.path)
+        best = opened(self.task, self.folder.weights(), self.device, where=where)
+        self.task.summarise(self.folder, best)
         return best
 
 
@@ -143,28 +129,39 @@ def _started(
 ) -> _Run:
     if recipe is None:
         raise UserError("no recipe is named", todo="see them with: headway recipes")
-    settings = load_recipe(recipe, overrides)
+    where, table = recipe_table(recipe, overrides)
+    beginning = read_beginning(table)
+    if beginning is not None:
+        table = with_settings(table, beginning.settings, where=beginning.where)
+    settings = load_recipe(table, where=where)
     folder = RunFolder(run_place(recipe, out))
     folder.refuse_occupied()
-    prepared = prepare(settings)
-    _say_all(prepared)
-    trainer = _trainer(settings, prepared, device, TrainState())
-    if settings.train.dtype == "auto":
+    task = task_of(settings).prepare(settings, None)
+    material, weights = _material(task), None
+    for notice in material.notices:
+        say(notice)
+    if beginning is not None:
+        weights, notice = beginning.weights_for(task.build())
+        say(notice)
+    trainer = _trainer(task, device, TrainState(), weights)
+    if task.recipe.train.dtype == "auto":
         dtype = faster_dtype(trainer)
-        settings = settings.model_copy(
-            update={"train": settings.train.model_copy(update={"dtype": dtype})}
-        )
-        trainer = _trainer(settings, prepared, device, TrainState())
+        train = task.recipe.train.model_copy(update={"dtype": dtype})
+        recipe = task.recipe.model_copy(update={"train": train})
+        task = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
+        trainer = _trainer(task, device, TrainState(), weights)
+    plain = plain_weights(dict(trainer.model.named_parameters()), task.recipe.train)
     config = {
-        "model": settings.model.model_dump(mode="json"),
-        "n_source": len(prepared.tokenizers.source),
-        "n_target": len(prepared.tokenizers.target),
-        "parameters": sum(weight.numel() for weight in trainer.weights),
+        "model": task.recipe.model.model_dump(mode="json", by_alias=True),
+        **task.sizes,
+        "parameters": sum(weight.numel() for weight in plain.values()),
+        "trained": sum(weight.numel() for weight in trainer.weights),
     }
-    facts = {**environment(), "data": prepared.hashes}
-    reports = {DATA: prepared.report.to_table()}
-    folder.create(settings.to_toml(), config, prepared.tokenizers.files(), facts, reports)
-    return _Run(folder, settings, prepared, trainer, device)
+    facts = {**environment(), "data": dict(material.hashes)}
+    folder.create(
+        task.recipe.to_toml(), config, dict(material.files), facts, dict(material.reports)
+    )
+    return _Run(folder, task, trainer, device)
 
 
 def _resumed(
@@ -183,17 +180,20 @@ def _resumed(
             load_recipe_text(recipe)  # a name that does not exist is a mistake here too
         settings = load_recipe(folder.recipe(), overrides)
     else:  # a file or table of the user's own, perhaps edited since
-        settings = load_recipe(recipe, {"train.dtype": stored.train.dtype, **overrides})
+        where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
+        if origin_of(table) is not None:  # what it began from need not be there any more
+            table = with_settings(table, stored.model, where=where)
+        settings = load_recipe(table, where=where)
     _refuse_changes(folder, stored, settings)
-    prepared = prepare(settings, Tokenizers.read(folder))
-    _check_data(folder, prepared)
+    task = task_of(settings).prepare(settings, folder)
+    _check_data(folder, _material(task).hashes)
     checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
     for line in passed_over:
         say(line)
     state = TrainState() if checkpoint is None else _restored(checkpoint)
-    recall_best_mean(folder, state, settings)
-    forget_lost_best(folder, state, settings.train.steps)
-    trainer = _trainer(settings, prepared, device, state)
+    recall_best_mean(folder, state, task.recipe)
+    forget_lost_best(folder, state, task.recipe.train.steps)
+    trainer = _trainer(task, device, state)
     if checkpoint is None:
         if passed_over:
             raise UserError(
@@ -205,16 +205,12 @@ def _resumed(
     else:
         fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
         restore_optimizers(trainer.optimizers, trainer.model, checkpoint.optimizer())
-        say(f"resumed {folder.path} after step {checkpoint.step} of {settings.train.steps}")
-    return _Run(folder, settings, prepared, trainer, device, resumed=True)
+        say(f"resumed {folder.path} after step {checkpoint.step} of {task.recipe.train.steps}")
+    return _Run(folder, task, trainer, device, resumed=True)
 
 
 def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
-    """What the weights, the ids, the order of the data and the best so far rest on stays."""
-    fixed = ["data", "tokenizer", "model", "seed"]
-    fixed += [f"train.{name}" for name in ("batch_tokens", "optimizer", "dtype")]
-    fixed += [f"evaluate.{name}" for name in ("metric", "lines", "lowercase")]
-    for key in fixed:
+    for key in ("__class__", *stored.FIXED):
         look = operator.attrgetter(key)
         if look(stored) != look(wanted):
             raise UserError(
@@ -235,26 +231,27 @@ def _restored(checkpoint: Checkpoint) -> TrainState:
     return TrainState.from_table(table)
 
 
+def _material(task: Task[Any]) -> Material:
+    assert task.material is not None, "it was prepared"
+    return task.material
+
+
 def _trainer(
-    recipe: Recipe, prepared: Prepared, device: torch.device, state: TrainState
+    task: Task[Any],
+    device: torch.device,
+    state: TrainState,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> Trainer:
-    tokenizers = prepared.tokenizers
-    model = build(
-        recipe.model,
-        n_source=len(tokenizers.source),
-        n_target=len(tokenizers.target),
-        seed=recipe.seed,
-    )
+    material, recipe = _material(task), task.recipe
+    model = task.build()
+    if weights is not None:
+        model.load_state_dict(dict(weights))
+    adapt(model, recipe.train, seed=recipe.seed)
     return Trainer(
         model.to(device),
         recipe.train,
-        BatchOrder(
-            prepared.train,
-            recipe.train.batch_tokens,
-            recipe.seed,
-            prepared.redraw.pairs if prepared.redraw else None,
-        ),
-        Framing(pad=tokenizers.target.pad, bos=tokenizers.target.bos),
+        material.batches,
+        material.objective,
         seed=recipe.seed,
         device=device,
         state=state,
@@ -273,17 +270,12 @@ def run_place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | N
     raise UserError("a recipe given as a table has no name", todo="give out=FOLDER")
 
 
-def _check_data(folder: RunFolder, prepared: Prepared) -> None:
+def _check_data(folder: RunFolder, hashes: Mapping[str, str]) -> None:
     stored = folder.data_hashes()
-    changed = [name for name, digest in prepared.hashes.items() if stored.get(name) != digest]
+    changed = [name for name, digest in hashes.items() if stored.get(name) != digest]
     if changed:
         raise UserError(
             f"the {' and '.join(changed)} data are not what this run began with",
             where=str(folder.path),
             todo="put the original data back, or start another run",
         )
-
-
-def _say_all(prepared: Prepared) -> None:
-    for notice in prepared.notices:
-        say(notice)

@@ -22,7 +22,7 @@ from headway.runs.evaluate import Evaluation, evaluate_pairs
 from headway.runs.sentences import LongText, Progress, SourceBatch, each_source
 from headway.runs.text_model import TextModel, refuse_one_text
 from headway.runs.translation import NOTHING, Translation, ranked, translations
-from headway.settings.recipe import Recipe
+from headway.settings.kinds import TranslationRecipe
 
 Result = TypeVar("Result")
 _TOLD = ("n_", "d_", "cell", "score", "positions")  # of the model's settings, to know it by
@@ -37,6 +37,8 @@ class Translator(TextModel):
     A long stream is translated a list at a time; `first` is then the number of a list's first
     text, counted from 1, so that warnings and draws are those of the whole.
     """
+
+    use = "translate {} < FILE"  # what the command line does with it
 
     def __repr__(self) -> str:
         kind = self.recipe.model.kind
@@ -58,14 +60,14 @@ class Translator(TextModel):
             "trained": "elsewhere",
             "device": str(self.device),
         }
-        if isinstance(recipe, Recipe):
+        if isinstance(recipe, TranslationRecipe):
             facts["tokeniser"] = f"{recipe.tokenizer.kind}, {ids} ids"
             facts["trained"] = f"{recipe.train.steps:,} steps by {recipe.train.optimizer}"
         return Table(["Translator", ""], list(facts.items()))._repr_html_()
 
     @property
     def _languages(self) -> str:
-        if not isinstance(self.recipe, Recipe):
+        if not isinstance(self.recipe, TranslationRecipe):
             return ""
         return f"{self.recipe.data.source_language} → {self.recipe.data.target_language}, "
 

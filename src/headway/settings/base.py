@@ -21,7 +21,7 @@ class Settings(BaseModel):
 
     def to_table(self) -> dict[str, Any]:
         """The settings as TOML can hold them: every default written out, None left out."""
-        return self.model_dump(mode="json", exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
 def parse(kind: type[S], table: dict[str, Any], *, where: str) -> S:
@@ -116,7 +116,10 @@ def _follow(kind: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[s
         beside = members
         fields = [model.model_fields[part] for _, model in members if part in model.model_fields]
         members = [member for field in fields for member in _members(field.annotation)]
-    return keys, sorted({name for _, model in beside for name in model.model_fields})
+    known = {
+        field.alias or name for _, model in beside for name, field in model.model_fields.items()
+    }
+    return keys, sorted(known)
 
 
 def _members(annotation: object, tag: str | None = None) -> list[Member]:

@@ -35,7 +35,7 @@ def _column(value: Any) -> str | int:
 Column: TypeAlias = Annotated[str | int, PlainValidator(_column)]
 
 
-class _Read(Settings):
+class Reader(Settings):
     """What every reader has: how much of it, and what becomes of a row that cannot be used.
 
     `bad`: "few" leaves such rows out and refuses the data if they are more than 5 %, "drop" leaves
@@ -46,7 +46,7 @@ class _Read(Settings):
     bad: Bad = "few"
 
 
-class PairFiles(_Read):
+class PairFiles(Reader):
     """Two parallel files, a sentence a line, plain or .gz; relative to where the command runs.
 
     `errors` is for bytes that are not UTF-8: refuse the file, put U+FFFD, or leave out the pair.
@@ -64,18 +64,16 @@ class PairFiles(_Read):
         return path
 
 
-class TableFile(_Read):
-    """One file with a pair a row, plain or .gz; Parquet as it is.
+class TableReader(Reader):
+    """One file with a row a line, plain or .gz; Parquet as it is.
 
-    `source` and `target` are the names of columns as the first line has them (JSONL, Parquet: keys,
-    "translation.fr" is a key within another), or numbers from 0 on for a file without that line.
-    `format` follows the file's suffix, `separator` and `quoting` the format: "none" takes quotes
-    as text (TSV), "csv" has fields in double quotes that hold anything (RFC 4180).
+    Columns are names as the first line has them (JSONL, Parquet: keys, "translation.fr" is a key
+    within another), or numbers from 0 on for a file without that line. `format` follows the file's
+    suffix, `separator` and `quoting` the format: "none" takes quotes as text (TSV), "csv" has
+    fields in double quotes that hold anything (RFC 4180).
     """
 
     file: str
-    source: Column
-    target: Column
     format: Format | None = None
     separator: str | None = None
     quoting: Literal["none", "csv"] | None = None
@@ -95,6 +93,26 @@ class TableFile(_Read):
             raise ValueError("one character parts the columns, and neither a quote nor a line end")
         return separator
 
+
+class HubReader(Reader):
+    """A data set of the Hugging Face hub, or a folder in its layout; needs the extra `hub`.
+
+    `split` is that of the part's own name if not set ("validation" for valid). With `streaming`
+    nothing is stored.
+    """
+
+    hub: str
+    config: str | None = None
+    split: str | None = None
+    streaming: bool = False
+
+
+class TableFile(TableReader):
+    """A table with a pair a row, in the columns `source` and `target`."""
+
+    source: Column
+    target: Column
+
     @model_validator(mode="after")
     def _two_columns(self) -> Self:
         if isinstance(self.source, str) is not isinstance(self.target, str):
@@ -104,19 +122,11 @@ class TableFile(_Read):
         return self
 
 
-class HubPairs(_Read):
-    """A data set of the Hugging Face hub, or a folder in its layout; needs the extra `hub`.
+class HubPairs(HubReader):
+    """Pairs of a hub data set; `source` and `target` are columns, "translation.fr" a key in one."""
 
-    `source` and `target` are columns, "translation.fr" a key within one. `split` is that of the
-    part's own name if not set ("validation" for valid). With `streaming` nothing is stored.
-    """
-
-    hub: str
     source: str
     target: str
-    config: str | None = None
-    split: str | None = None
-    streaming: bool = False
 
     @model_validator(mode="after")
     def _two_columns(self) -> Self:
@@ -176,6 +186,7 @@ class DataSettings(Settings):
     hash of the source chooses, so that no source is in two parts.
     """
 
+    kind: Literal["pairs"] = "pairs"
     source_language: str
     target_language: str
     train: Part
@@ -221,46 +232,4 @@ class DataSettings(Settings):
             isinstance(part, BuiltinPairs) for part in parts
         ):
             raise ValueError("the built-in corpus needs two different languages")
-        return self
-
-
-class TokenizerSettings(Settings):
-    """How text becomes ids. One tokeniser for both sides (`joint`) or one a side.
-
-    `size` bounds the vocabulary, special tokens included; `min_count` is the cut-off below which
-    a character or word is unknown.
-
-    `file` is a tokeniser that exists already, for both sides, or for the source if `target_file`
-    is the target's; then `kind`, `size` and `min_count` say nothing. `dropout` is the probability
-    with which a merge of BPE is left out while training (Provilkov et al. 2020).
-    """
-
-    kind: Literal["character", "word", "bpe", "wordpiece"] = "bpe"
-    size: Annotated[int, Field(gt=0, le=2**24)] = 8000
-    min_count: PositiveInt = 1
-    joint: bool = True
-    lowercase: bool = False
-    strip_accents: bool = False
-    file: str | None = None
-    target_file: str | None = None
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.file is None:
-            if self.target_file is not None:
-                raise ValueError("target_file goes with file, which is then the source's: set it")
-            if self.dropout and self.kind != "bpe":
-                raise ValueError(f"dropout is for kind = 'bpe', not for '{self.kind}'")
-            return self
-        if self.lowercase or self.strip_accents:
-            raise ValueError(
-                "the file says itself what becomes of case and accents: "
-                "leave out lowercase and strip_accents"
-            )
-        if self.joint == (self.target_file is not None):
-            raise ValueError(
-                "one file is for both sides (joint = true), two are for one side each "
-                "(file, target_file and joint = false)"
-            )
         return self

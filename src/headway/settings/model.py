@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from headway.settings.base import Settings
 
@@ -116,18 +116,41 @@ class TransformerSettings(StackSettings):
     tie: Literal["none", "output", "all"] = "all"
 
 
-class DecoderSettings(StackSettings):
+class _TextStack(StackSettings):
+    """One stack on one text, which may begin from weights that exist.
+
+    `origin`, in a recipe `from`, is a run, a Hugging Face folder or a .gguf file: weights and
+    tokeniser come from there, and so do the settings that are not given.
+    """
+
+    n_layers: PositiveInt
+    origin: Annotated[str | None, Field(alias="from")] = None
+
+    @field_validator("origin")
+    @classmethod
+    def _is_set(cls, path: str | None) -> str | None:
+        if path == "":
+            raise ValueError(NO_ORIGIN)
+        return path
+
+
+NO_ORIGIN = (
+    "names no model to begin from; give it as --set model.from=PATH, "
+    "or by headway finetune RECIPE --from PATH"
+)
+
+
+class DecoderSettings(_TextStack):
     """A causal language model: GPT (Radford et al., 2018, 2019), Llama (Touvron et al., 2023).
 
     `tie` "output" makes the embedding and the output projection one matrix.
     """
 
     kind: Literal["decoder"] = "decoder"
-    n_layers: PositiveInt
     tie: Literal["none", "output"] = "output"
 
 
-class EncoderSettings(StackSettings):
+class EncoderSettings(_TextStack):
     """A bidirectional encoder: BERT (Devlin et al., 2019).
 
     `n_segments` kinds of text are told apart by a vector each (0: none is added). The `pooler` is
@@ -135,7 +158,6 @@ class EncoderSettings(StackSettings):
     """
 
     kind: Literal["encoder"] = "encoder"
-    n_layers: PositiveInt
     positions: Positions = "learned"
     feed_forward: FeedForward = "gelu"
     norm_embedding: bool = True
@@ -193,4 +215,4 @@ def _check_rank(score: str, rank: int | None) -> None:
         raise ValueError(f"score_rank has no meaning for the score '{score}'")
 
 
-ModelSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]
+TranslatorSettings = Annotated[TransformerSettings | RecurrentSettings, Field(discriminator="kind")]

@@ -6,60 +6,16 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from headway.base.errors import UserError, unknown
-from headway.settings.base import Settings, parse
-from headway.settings.data import DataSettings, TokenizerSettings
-from headway.settings.model import ModelSettings, TransformerSettings
+from headway.settings.base import parse
+from headway.settings.glue import GLUE, glue_recipe
+from headway.settings.kinds import KINDS, Recipe, TranslationRecipe
 from headway.settings.presets import expand_preset
 from headway.settings.toml import dump_toml
-from headway.settings.training import EvaluateSettings, TrainSettings
 
 SHIPPED = resources.files("headway") / "recipes"
-
-
-class Recipe(Settings):
-    """A whole run: what it learns from, what it is, how it is trained and judged."""
-
-    description: str = ""
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
-    data: DataSettings
-    tokenizer: TokenizerSettings
-    model: ModelSettings
-    train: TrainSettings
-    evaluate: EvaluateSettings = EvaluateSettings()
-
-    @model_validator(mode="after")
-    def _tied_ids(self) -> Self:
-        if self.model.tie == "all" and not self.tokenizer.joint:
-            raise ValueError(
-                "model.tie = 'all' shares one embedding between both languages: it needs "
-                "tokenizer.joint = true (or model.tie = 'output')"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _evaluates(self) -> Self:
-        if self.train.patience and self.data.valid is None and not self.data.held_out:
-            raise ValueError(
-                "train.patience waits for a better validation score: it needs data.valid "
-                "or data.held_out"
-            )
-        return self
-
-    def to_toml(self) -> str:
-        """The resolved recipe, every default written out."""
-        return dump_toml(self.to_table())
-
-
-class Foreign(Settings):
-    """What is known of a translator from elsewhere, in place of its recipe."""
-
-    model: TransformerSettings
-    evaluate: EvaluateSettings = EvaluateSettings()
 
 
 def shipped_recipes() -> dict[str, str]:
@@ -73,7 +29,7 @@ def shipped_recipes() -> dict[str, str]:
                 name = f"{folder.name}/{name}" if folder.is_dir() else name
                 table = tomllib.loads(file.read_text(encoding="utf-8"))
                 found[name] = str(table.get("description", ""))
-    return found
+    return dict(sorted((found | {name: task.description for name, task in GLUE.items()}).items()))
 
 
 def load_recipe(
@@ -90,6 +46,21 @@ def load_recipe(
     Raises UserError for an unknown name or key (naming the nearest), broken TOML (with its line)
     and values that do not fit.
     """
+    where, table = recipe_table(recipe, overrides, where=where)
+    return parse(_kind_of(table, where), table, where=where)
+
+
+def recipe_table(
+    recipe: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    where: str = "recipe",
+) -> tuple[str, dict[str, Any]]:
+    """Where a recipe is from, and the table that `load_recipe` is to check.
+
+    A part of the data that is told anew by another way of reading (`hub` for `file`) replaces the
+    recipe's own.
+    """
     where, given = (where, recipe) if isinstance(recipe, Mapping) else _read(recipe)
     table, wanted = _copy(given), dict[str, Any]()
     for key, value in (overrides or {}).items():
@@ -97,9 +68,53 @@ def load_recipe(
     for each in (table, wanted):
         if isinstance(each.get("model"), dict):
             each["model"] = expand_preset(each["model"], where=where)
+    _make_way(table.get("data"), wanted.get("data"))
     for key, value in wanted.items():
         _put(table, key, value)
-    return parse(Recipe, table, where=where)
+    return where, table
+
+
+def origin_of(table: Mapping[str, Any]) -> str | None:
+    """What a recipe's table begins from, None if that is nothing."""
+    model = table.get("model")
+    origin = model.get("from") if isinstance(model, Mapping) else None
+    return origin if isinstance(origin, str) else None
+
+
+def load_translation(
+    recipe: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> TranslationRecipe:
+    """`load_recipe` for what is about pairs of sentences. Raises UserError for other kinds too."""
+    found = load_recipe(recipe, overrides)
+    if not isinstance(found, TranslationRecipe):
+        where = recipe if isinstance(recipe, str | Path) else "recipe"
+        raise UserError("not the recipe of a translator", where=str(where), todo=_SEE_RECIPES)
+    return found
+
+
+def _kind_of(table: Mapping[str, Any], where: str) -> type[Recipe]:
+    """The kind of recipe that a table is, as its data and its model say."""
+
+    def said(name: str, default: str | None) -> Any:
+        part = table.get(name)
+        return part.get("kind", default) if isinstance(part, dict) else default
+
+    data, model = said("data", "pairs"), said("model", None)
+    known = {kind: [other for first, other in KINDS if first == kind] for kind, _ in KINDS}
+    if not isinstance(data, str) or data not in known:
+        raise unknown("data.kind", str(data), known, where=where)
+    if model is None or (data, model) not in KINDS:
+        if isinstance(model, str) and any(model == other for _, other in KINDS):
+            raise UserError(
+                f"data.kind = '{data}' does not train model.kind = '{model}'",
+                where=where,
+                todo=f"it trains: {', '.join(known[data])}",
+            )
+        return KINDS[data, known[data][0]]  # whose message about the model is the clearest
+    return KINDS[data, model]
+
+
+_SEE_RECIPES = "headway recipes lists them all"
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -119,6 +134,8 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
 
 def load_recipe_text(name: str) -> str:
     """The file of a shipped recipe. Raises UserError for an unknown name, naming the nearest."""
+    if name in GLUE:
+        return dump_toml(glue_recipe(name))
     shipped = SHIPPED / f"{name}.toml"
     if not shipped.is_file():
         raise unknown("recipe", name, shipped_recipes())
@@ -150,6 +167,19 @@ def _copy(table: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _copy(value) if isinstance(value, Mapping) else value for key, value in table.items()
     }
+
+
+_READERS = {"file", "files", "hub", "corpus"}
+
+
+def _make_way(own: Any, wanted: Any) -> None:
+    """Empty the tables of `own` for which `wanted` names another reader."""
+    if not (isinstance(own, dict) and isinstance(wanted, dict)):
+        return
+    if _READERS & (wanted.keys() - own.keys()):
+        own.clear()
+    for key, value in wanted.items():
+        _make_way(own.get(key), value)
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

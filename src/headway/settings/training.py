@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -17,6 +18,7 @@ from headway.settings.base import Settings
 from headway.settings.model import Rate
 
 Metric = Literal["loss", "bleu", "chrf", "exact_match", "token_accuracy"]
+LabelMetric = Literal["loss", "accuracy", "f1", "matthews", "pearson", "spearman"]
 WIDEST = 10_000  # beam: more takes the memory of any machine
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -56,6 +58,7 @@ class TrainSettings(Settings):
     keep: PositiveInt = 2
     patience: NonNegativeInt = 0
     average: PositiveInt = 1
+    checkpoint_activations: bool = False
 
     @model_validator(mode="after")
     def _decays(self) -> Self:
@@ -65,6 +68,70 @@ class TrainSettings(Settings):
                 "in the gradient, scaled by the step sizes"
             )
         return self
+
+
+class TextTrainSettings(TrainSettings):
+    """As GPT-2 and Llama are trained (Touvron et al., 2023, section 2.2)."""
+
+    optimizer: Literal["adam", "adamw", "muon"] = "adamw"
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant", "wsd"] = "cosine"
+    final_rate: Fraction = 0.1
+    betas: Annotated[list[Rate], Field(min_length=2, max_length=2)] = [0.9, 0.95]
+    eps: PositiveFloat = 1e-8
+    weight_decay: NonNegativeFloat = 0.1
+    label_smoothing: Rate = 0.0
+
+
+class LoraSettings(Settings):
+    """Fine-tuning of low-rank updates alone: W + (α / r) B A (Hu et al., 2022).
+
+    `layers` are the ends of the names of the linear layers that have one. All other weights stay,
+    but for a classifier's pooler and head.
+    """
+
+    rank: PositiveInt = 8
+    alpha: PositiveFloat = 16.0
+    layers: Annotated[list[str], Field(min_length=1)] = ["to_query", "to_value"]
+
+
+class FineTuneSettings(TrainSettings):
+    """Fine-tuning as BERT's (Devlin et al., 2019, appendix A.3): few passes, a linear schedule.
+
+    One optimiser step sees `accumulate` batches of `batch_rows` rows; `epochs` passes over the data
+    are made if `steps` is 0. The first `warmup_share` of the steps are the warmup if that is 0.
+    `evaluate_every` and `save_every` 0 are once a pass. `freeze` are the beginnings of the names of
+    weights that stay as they are.
+    """
+
+    steps: NonNegativeInt = 0
+    epochs: PositiveFloat = 3.0
+    batch_rows: PositiveInt = 32
+    optimizer: Literal["adam", "adamw", "muon"] = "adamw"
+    learning_rate: PositiveFloat = 2e-5
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant", "wsd"] = "linear"
+    warmup: NonNegativeInt = 0
+    warmup_share: Fraction = 0.1
+    betas: Annotated[list[Rate], Field(min_length=2, max_length=2)] = [0.9, 0.999]
+    eps: PositiveFloat = 1e-6
+    weight_decay: NonNegativeFloat = 0.01
+    label_smoothing: Rate = 0.0
+    evaluate_every: NonNegativeInt = 0
+    save_every: NonNegativeInt = 0
+    freeze: list[str] = []
+    lora: LoraSettings | None = None
+
+    def for_rows(self, n: int) -> Self:
+        """With the steps that follow from `n` training rows written out."""
+        a_pass = max(1, round(math.ceil(n / self.batch_rows) / self.accumulate))
+        steps = self.steps or max(1, round(self.epochs * n / self.batch_rows / self.accumulate))
+        return self.model_copy(
+            update={
+                "steps": steps,
+                "warmup": self.warmup or round(self.warmup_share * steps),
+                "evaluate_every": self.evaluate_every or a_pass,
+                "save_every": self.save_every or a_pass,
+            }
+        )
 
 
 class EvaluateSettings(Settings):
@@ -83,4 +150,30 @@ class EvaluateSettings(Settings):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     max_ratio: PositiveFloat = 2.0
     lowercase: bool = False
+    batch_tokens: PositiveInt = 4096
+
+
+class TextEvaluateSettings(Settings):
+    """How a language model is judged: by the likelihood of held-out text, in nats and in bits.
+
+    At each evaluation the first `rows` rows of each source are read; `samples` beginnings of
+    documents, of `prompt_tokens` tokens, are continued by `new_tokens`.
+    """
+
+    metric: Literal["loss"] = "loss"
+    rows: PositiveInt = 200
+    samples: NonNegativeInt = 3
+    prompt_tokens: PositiveInt = 32
+    new_tokens: PositiveInt = 96
+    batch_tokens: PositiveInt = 4096
+
+
+class LabelEvaluateSettings(Settings):
+    """How a classifier is judged; the best weights by `metric` are kept.
+
+    "f1" is that of the second class, "matthews" and "spearman" are the correlations of those names.
+    """
+
+    metric: LabelMetric = "accuracy"
+    samples: NonNegativeInt = 8
     batch_tokens: PositiveInt = 4096

@@ -27,7 +27,7 @@ from headway.studies.tasks import (
 
 if TYPE_CHECKING:
     from headway.models.encoder_decoder import EncoderDecoder
-    from headway.settings.recipe import Recipe
+    from headway.settings.kinds import TranslationRecipe
 
 MASKED, OPEN = "causal mask", "sees the future"
 
@@ -45,7 +45,7 @@ def _settings(quick: bool) -> Mapping[str, Plain]:
     return {name: {**recipe, "sees_future": name == OPEN} for name in (MASKED, OPEN)}
 
 
-def open_build(recipe: Recipe, n_source: int, n_target: int) -> EncoderDecoder[Any, Any]:
+def open_build(recipe: TranslationRecipe, n_source: int, n_target: int) -> EncoderDecoder[Any, Any]:
     """The recipe's Transformer, whose decoder sees all of the target when it is given all of it.
 
     It begins with the same weights as the ordinary one. While it writes a translation there is

@@ -26,7 +26,7 @@ from headway.studies.tasks import (
 )
 
 if TYPE_CHECKING:
-    from headway.settings.recipe import Recipe
+    from headway.settings.kinds import TranslationRecipe
 
 PRE, POST, NO_RESIDUAL, NO_NORM = "pre-norm", "post-norm", "no residual", "no norm"
 ARRANGED: Mapping[str, Plain] = {
@@ -66,7 +66,7 @@ def _measure(settings: Plain, seed: int) -> Plain:
     }
 
 
-def first_gradients(recipe: Recipe) -> list[float]:
+def first_gradients(recipe: TranslationRecipe) -> list[float]:
     """The gradient's norm in each encoder layer, lowest first, for the first batch."""
     import torch
 
@@ -75,11 +75,9 @@ def first_gradients(recipe: Recipe) -> list[float]:
 
     trainer = trainer_for(recipe)
     assert isinstance(trainer.model, Transformer), "the study's recipe is a Transformer"
-    rows = trainer.order.epoch(0)[0]
-    framing = trainer.framing
-    batch = trainer.order.pairs.batch(rows, pad=framing.pad, bos=framing.bos)
-    tokens = int(batch.target_real.sum())
-    (trainer.loss(batch, None).objective / tokens).backward()  # type: ignore[no-untyped-call]
+    batch = trainer.batches.batch(0, trainer.batches.epoch(0)[0])
+    (loss,) = trainer.objective(trainer.model, batch, None, recipe.train.dtype).values()
+    (loss.objective / batch.tokens).backward()
     return [
         float(
             torch.nn.utils.get_total_norm(

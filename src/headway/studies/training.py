@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from headway.batches.pairs import BatchOrder
+from headway.batches.pairs import PairBatches
 from headway.data.pairs import Pairs
 from headway.evaluate.likelihood import Likelihood
 from headway.evaluate.translation import score_translations
@@ -19,13 +19,15 @@ from headway.models.build import build
 from headway.models.encoder_decoder import EncoderDecoder
 from headway.runs.prepare import Prepared, prepare
 from headway.runs.translator import Translator
-from headway.settings.recipe import Recipe, load_recipe
+from headway.settings.kinds import TranslationRecipe
+from headway.settings.recipe import load_translation
 from headway.studies.base import Plain
 from headway.tokens.training import SmallVocabulary
-from headway.training.loop import Framing, Hook, NotFinite, Trainer
+from headway.training.loop import Hook, NotFinite, Trainer
+from headway.training.objectives import PredictTarget
 from headway.training.state import TrainState
 
-Make = Callable[[Recipe, int, int], EncoderDecoder[Any, Any]]
+Make = Callable[[TranslationRecipe, int, int], EncoderDecoder[Any, Any]]
 """A network for a recipe and the sizes of its vocabularies."""
 
 
@@ -50,35 +52,42 @@ class Trained:
         return None if self.diverged is not None or not self.losses else self.losses[-1][1]
 
 
-def recipe_of(settings: Mapping[str, Any], seed: int) -> Recipe:
+def recipe_of(settings: Mapping[str, Any], seed: int) -> TranslationRecipe:
     """The recipe of a study's setting: a shipped name and the keys that differ."""
-    return load_recipe(settings["recipe"], {**settings["set"], "seed": seed})
+    return load_translation(settings["recipe"], {**settings["set"], "seed": seed})
 
 
-def plain_build(recipe: Recipe, n_source: int, n_target: int) -> EncoderDecoder[Any, Any]:
+def plain_build(
+    recipe: TranslationRecipe, n_source: int, n_target: int
+) -> EncoderDecoder[Any, Any]:
     """The network that the recipe says."""
     return build(recipe.model, n_source=n_source, n_target=n_target, seed=recipe.seed)
 
 
-def trainer_for(recipe: Recipe, make: Make = plain_build) -> Trainer:
+def trainer_for(recipe: TranslationRecipe, make: Make = plain_build) -> Trainer:
     """A trainer at its first step, on the CPU."""
     prepared = prepared_for(recipe)
-    tokenizers = prepared.tokenizers
+    target = prepared.tokenizers.target
     return Trainer(
-        make(recipe, len(tokenizers.source), len(tokenizers.target)),
+        make(recipe, len(prepared.tokenizers.source), len(target)),
         recipe.train,
-        BatchOrder(prepared.train, recipe.train.batch_tokens, recipe.seed),
-        Framing(pad=tokenizers.target.pad, bos=tokenizers.target.bos),
+        PairBatches(
+            prepared.train, recipe.train.batch_tokens, recipe.seed, pad=target.pad, bos=target.bos
+        ),
+        PredictTarget(recipe.train.label_smoothing),
         seed=recipe.seed,
         device=torch.device("cpu"),
     )
 
 
-def train_small(recipe: Recipe, make: Make = plain_build, *, may_diverge: bool = False) -> Trained:
+def train_small(
+    recipe: TranslationRecipe, make: Make = plain_build, *, may_diverge: bool = False
+) -> Trained:
     """Train without a run folder; one that `may_diverge` ends there, others raise NotFinite."""
     prepared, trainer = prepared_for(recipe), trainer_for(recipe, make)
     assert prepared.test is not None, "the recipes of studies have a test part"
-    translator = Translator(trainer.model, prepared.tokenizers, recipe, trainer.device)
+    model: Any = trainer.model
+    translator = Translator(model, prepared.tokenizers, recipe, trainer.device)
     trained = Trained(translator, prepared.test)
 
     def note(state: TrainState) -> None:
@@ -97,7 +106,7 @@ def train_small(recipe: Recipe, make: Make = plain_build, *, may_diverge: bool =
     return trained
 
 
-def prepared_for(recipe: Recipe) -> Prepared:
+def prepared_for(recipe: TranslationRecipe) -> Prepared:
     """The data of a recipe, made once for all trainings that share them."""
     table = recipe.to_table()
     shared = {
@@ -113,7 +122,7 @@ def prepared_for(recipe: Recipe) -> Prepared:
 def _prepared(table: str) -> Prepared:
     with warnings.catch_warnings():  # few kinds of expression have few words, as they should
         warnings.simplefilter("ignore", SmallVocabulary)
-        return prepare(load_recipe(json.loads(table)))
+        return prepare(load_translation(json.loads(table)))
 
 
 def judge(trained: Trained, edges: Sequence[int]) -> Plain:

@@ -59,6 +59,13 @@ class Codec:
         """The token of each id, as files spell it; None for an id that is no token's."""
         return [self._made.id_to_token(id) for id in range(len(self))]
 
+    def token(self, id: int) -> str:
+        """The token of an id as the file has it. ValueError if there is none."""
+        token = self._made.id_to_token(id)
+        if token is None:
+            raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
+        return token
+
     def ordinary(self) -> list[int]:
         """The ids that text can have, in order: all but those of special tokens."""
         return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+MASK = "<mask>"
+MASKS = (MASK, "[MASK]", "<|mask|>", "<MASK>")  # what files from elsewhere call it
 SPECIALS = (PAD, UNK, BOS, EOS)  # ids 0, 1, 2, 3 in every tokeniser that is trained here
 
 # No piece is longer than this many characters, so that a line without a space cannot become one

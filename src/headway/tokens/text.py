@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from tokenizers.decoders import DecodeStream
 from headway.base.errors import UserError
 from headway.tokens.chat import Message, render_chat
 from headway.tokens.codec import Codec, blocks, only_unicode
+
+_BLANKS = (" ", "\n", "\t", "\r", "▁")
+_BYTE_BLANKS = ("Ġ", "Ċ", "ĉ", "č")  # the first four as GPT-2 writes them
 
 
 @dataclass(frozen=True)
@@ -47,41 +51,103 @@ class TextTokenizer(Codec):
             for row in self._made.encode_batch_fast(block, add_special_tokens=False)
         ]
 
+    def documents(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of whole texts, from the start symbol to the end: what a model is trained on.
+
+        Where prompts have no start symbol, an end stands before the first text too.
+        """
+        end = min(self.roles.ends)
+        first = self._first() or [end]
+        return [[*first, *ids, end] for ids in self.encode(texts)]
+
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
         return [self._first() + ids for ids in self.encode(texts)]
 
     def framed(
-        self, texts: Sequence[str], seconds: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        longest: int | None = None,
     ) -> list[tuple[list[int], list[int]]]:
         """Ids and segments of each text, or pair of texts, in the frame that the file gives them.
 
-        BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1.
+        BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1. Of what has more than
+        `longest` ids the longer text is cut at its end.
         """
         texts = list(only_unicode(texts))
         given = texts if seconds is None else list(zip(texts, only_unicode(seconds), strict=True))
-        rows = self._made.encode_batch(given, add_special_tokens=True)
+        if longest is not None:
+            self._made.enable_truncation(longest, strategy="longest_first")
+        try:
+            rows = self._made.encode_batch(given, add_special_tokens=True)
+        finally:
+            self._made.no_truncation()
         return [(row.ids, row.type_ids) for row in rows]
+
+    def shown(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens written out."""
+        return self._made.decode(list(ids), skip_special_tokens=False)
+
+    def begin_words(self) -> list[bool]:
+        """Whether each id begins a word wherever it stands.
+
+        In WordPiece all but continuations do, in other vocabularies of pieces what begins with a
+        blank, in one of words all.
+        """
+        model = json.loads(self.to_json())["model"]
+        if model["type"] == "WordPiece":
+            continues = model["continuing_subword_prefix"]
+            return [not token.startswith(continues) for token in self._tokens()]
+        if model["type"] == "WordLevel":
+            return [True] * len(self)
+        return [token.startswith(self._blanks()) for token in self._tokens()]
+
+    def joins_blanks(self) -> bool:
+        """Whether the blank before a word is part of the word's first token."""
+        blanks = self._blanks()
+        return any(token.startswith(blanks) and len(token) > 1 for token in self._tokens())
 
     def chat(self, messages: Sequence[Message]) -> list[int]:
         """The ids of a conversation up to where the assistant is to answer.
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        if self.roles.template is None:
-            raise UserError(
-                "this tokeniser has no chat template",
-                where=self.where,
-                todo="give a plain prompt, or use a model that was trained to chat",
-            )
         guard = _unused(message.get("content", "") for message in messages)
-        kept = [
-            {**message, "content": self._guarded(message.get("content", ""), guard)}
-            for message in messages
-        ]
-        text = render_chat(self.roles.template, kept, specials=self._names(), where=self.where)
-        ids = self._parse(text, guard)
+        ids = self._parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
+
+    def turns(self, messages: Sequence[Message]) -> list[tuple[list[int], bool]]:
+        """The ids of a conversation in pieces, and of each whether the assistant is to say it.
+
+        What the assistant says ends with the first end symbol that the template writes after it,
+        if it writes one. Raises UserError as `chat` does, and if the template does not write the
+        beginning of a conversation as it writes the whole.
+        """
+        guard = _unused(message.get("content", "") for message in messages)
+        pieces: list[tuple[list[int], bool]] = []
+        done = ""
+        for number, message in enumerate(messages):
+            if message.get("role") != "assistant":
+                continue
+            asked = self._rendered(messages[:number], guard)
+            told = self._rendered(messages[: number + 1], guard, answer=False)
+            if not (asked.startswith(done) and told.startswith(asked)):
+                raise UserError(
+                    "the chat template does not write the beginning of a conversation as it writes "
+                    "the whole, so that no answer can be told from its prompt",
+                    where=self.where,
+                    todo="give prompts and answers with data.chat = false",
+                )
+            pieces.append((self._parse(asked[len(done) :], guard), False))
+            said = self._parse(told[len(asked) :], guard)
+            end = next((n for n, id in enumerate(said, 1) if id in self.roles.ends), len(said))
+            pieces += [(said[:end], True), (said[end:], False)]
+            done = told
+        if pieces and not self._begins(pieces[0][0]):
+            pieces.insert(0, (self._first(), False))
+        return pieces
 
     def stream(self) -> Callable[[int], str]:
         """A function from the next id to the text that it completes: nothing while a letter of
@@ -89,6 +155,22 @@ class TextTokenizer(Codec):
         """
         stream = DecodeStream(skip_special_tokens=True)
         return lambda id: stream.step(self._made, id) or ""
+
+    def _rendered(self, messages: Sequence[Message], guard: str, *, answer: bool = True) -> str:
+        """What the chat template makes of messages. Raises UserError if there is none."""
+        if self.roles.template is None:
+            raise UserError(
+                "this tokeniser has no chat template",
+                where=self.where,
+                todo="give a plain prompt, or use a model that was trained to chat",
+            )
+        kept = [
+            {**message, "content": self._guarded(message.get("content", ""), guard)}
+            for message in messages
+        ]
+        specials, where = self._names(), self.where
+        template = self.roles.template
+        return render_chat(template, kept, specials=specials, where=where, answer=answer)
 
     def _guarded(self, content: str, guard: str) -> str:
         """A message in which no special token is spelled, by a letter put into each."""
@@ -110,6 +192,13 @@ class TextTokenizer(Codec):
     def _specials(self) -> re.Pattern[str]:
         longest_first = sorted(self._ids, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    def _tokens(self) -> list[str]:
+        """The token of each id; ids of a file from elsewhere may have gaps, which are empty."""
+        return [self._made.id_to_token(id) or "" for id in range(len(self))]
+
+    def _blanks(self) -> tuple[str, ...]:
+        return _BYTE_BLANKS if self._byte_level else _BLANKS
 
     def _first(self) -> list[int]:
         return [self.roles.bos] if self.roles.adds_bos and self.roles.bos is not None else []

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, trainers
 
 from headway.base.errors import UserError
-from headway.settings.data import TokenizerSettings
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.kinds import CONTINUES, LONGEST_WORD, SPECIALS, UNK, backend
 from headway.tokens.tokenizer import Tokenizer, only_unicode
 

@@ -6,21 +6,20 @@ import contextlib
 import math
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.base.errors import Interrupted, UserError
 from headway.base.progress import ProgressBar, say
-from headway.batches.pairs import BatchOrder, PairBatch, Rows
-from headway.models.encoder_decoder import EncoderDecoder
+from headway.batches.order import Batch, Batches, Rows
 from headway.nn.dropout import Noise
 from headway.settings.training import TrainSettings
-from headway.training.losses import TokenLoss, token_loss
+from headway.training.objectives import Objective
 from headway.training.optimizer import make_optimizers
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState, Window
@@ -38,32 +37,25 @@ class Hook:
     call: Callable[[TrainState], None]
 
 
-@dataclass(frozen=True)
-class Framing:
-    """The ids that batches are padded with and that targets begin with."""
-
-    pad: int
-    bos: int
-
-
 class Trainer:
-    """Trains an encoder–decoder on pairs. Saving, evaluating and logging come in as hooks."""
+    """Trains a model on batches by an objective. Saving, evaluating, logging come in as hooks."""
 
     def __init__(
         self,
-        model: EncoderDecoder[Any, Any],
+        model: nn.Module,
         settings: TrainSettings,
-        order: BatchOrder,
-        framing: Framing,
+        batches: Batches,
+        objective: Objective,
         *,
         seed: int,
         device: torch.device,
         state: TrainState | None = None,
     ) -> None:
-        self.model, self.settings, self.order, self.framing = model, settings, order, framing
+        self.model, self.settings = model, settings
+        self.batches, self.objective = batches, objective
         self.seed, self.device = seed, device
         self.state = state or TrainState()
-        self.optimizers = make_optimizers(model, settings, head=model.head)
+        self.optimizers = make_optimizers(model, settings, head=getattr(model, "head", None))
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
@@ -76,7 +68,7 @@ class Trainer:
         weights are touched.
         """
         steps = self.settings.steps
-        batches = self.order.after(self.state.epoch, self.state.batch)
+        batches = self.batches.after(self.state.epoch, self.state.batch)
         self.model.train()
         with _listen() as asked, ProgressBar("training", steps, done=self.state.step) as progress:
             while self.state.step < steps and not self._waited_enough():
@@ -110,73 +102,65 @@ class Trainer:
         """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""
         began = time.perf_counter()
         state, step = self.state, self.state.step + 1
-        taken, made, tokens = self._take(batches)
+        taken, made, counts = self._take(batches)
         torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
-        sums = [torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)]
+        sums = {part: [0.0, 0.0] for part in counts}
         for micro, batch in enumerate(made):
-            if not batch.target_real.any():
+            if not any(batch.counts.values()):
                 continue  # adds exactly 0; not every network takes targets of no width
-            loss = self.loss(batch.to(self.device), Noise(self.seed, step, micro))
-            (loss.objective / tokens).backward()  # type: ignore[no-untyped-call]
-            for index, part in enumerate(loss):
-                sums[index] += part.detach().cpu()
-        objective, nll = (float(part) for part in sums)
+            noise = Noise(self.seed, step, micro)
+            losses = self.objective(self.model, batch.to(self.device), noise, self.settings.dtype)
+            terms = [loss.objective / counts[part] for part, loss in losses.items() if counts[part]]
+            sum(terms[1:], start=terms[0]).backward()  # type: ignore[no-untyped-call]
+            for part, loss in losses.items():
+                for index, value in enumerate(loss):
+                    sums[part][index] += float(value.detach())
+        main = next(iter(counts))
+        # the main part's share is exactly 1; the others' means are told on its count
+        objective = sum(
+            value * (counts[main] / counts[part]) for part, (value, _) in sums.items() if value
+        )
         total = nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None])
         norm = float(total)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             raise self._not_finite(objective, [rows for _, _, rows in taken])
+        self._update(step, total)
+        state.step, (state.epoch, state.batch) = step, taken[-1][:2]
+        seconds, tokens = time.perf_counter() - began, sum(batch.tokens for batch in made)
+        state.tokens += tokens
+        state.seconds += seconds
+        nlls = {part: (nll, counts[part]) for part, (_, nll) in sums.items()}
+        state.window.add(objective, nlls, tokens, norm, seconds)
+
+    def _update(self, step: int, norm: Tensor) -> None:
         if self.settings.clip:  # after the check: to scale by NaN would spoil every gradient
-            nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, total)
+            nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(self.settings, step)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        seconds = time.perf_counter() - began
-        state.step, (state.epoch, state.batch) = step, taken[-1][:2]
-        state.tokens += tokens
-        state.seconds += seconds
-        window = state.window
-        window.objective += objective
-        window.nll += nll
-        window.tokens += tokens
-        window.gradient_norm += norm
-        window.seconds += seconds
-        window.steps += 1
 
     def _take(
         self, batches: Iterator[tuple[int, int, Rows]]
-    ) -> tuple[list[tuple[int, int, Rows]], list[PairBatch], int]:
-        """The batches of the next step, as rows and as tensors, and their target tokens.
+    ) -> tuple[list[tuple[int, int, Rows]], list[Batch], Counter[str]]:
+        """The batches of the next step, as rows and as tensors, and their targets by part.
 
         Where they have none there is nothing to learn and nothing to divide by: they are passed
         over, which is said and counted, and the schedule does not move.
         """
         while True:
             taken = [next(batches) for _ in range(self.settings.accumulate)]
-            made = [
-                self.order.pairs_of(epoch).batch(rows, pad=self.framing.pad, bos=self.framing.bos)
-                for epoch, _, rows in taken
-            ]
-            tokens = sum(int(batch.target_real.sum()) for batch in made)
-            if tokens:
-                return taken, made, tokens
+            made = [self.batches.batch(epoch, rows) for epoch, _, rows in taken]
+            counts = Counter[str]()
+            for batch in made:
+                counts.update(batch.counts)
+            if counts.total():
+                return taken, made, counts
             self.state.epoch, self.state.batch = taken[-1][:2]
             self.state.skipped += 1
             step, skipped = self.state.step + 1, self.state.skipped
             say(f"step {step}: batches without a target token passed over ({skipped} so far)")
-
-    def loss(self, batch: PairBatch, noise: Noise | None) -> TokenLoss:
-        """The loss of the real target tokens of a batch."""
-        with autocast(self.device, self.settings.dtype):
-            encoded = self.model.encode(batch.source, batch.source_real, noise)
-            hidden = self.model.decode(batch.target, encoded, noise)
-        hidden = hidden[batch.target_real]  # (N, D)
-        if self.settings.dtype == "bfloat16":
-            hidden = hidden.bfloat16()  # the norms gave float32
-        targets = batch.following[batch.target_real]
-        head, smoothing = self.model.head, self.settings.label_smoothing
-        return token_loss(hidden, head.weight, targets, smoothing, head.bias)
 
     def _not_finite(self, objective: float, rows: list[Rows]) -> NotFinite:
         named = list(self.model.named_parameters())
@@ -190,7 +174,7 @@ class Trainer:
         first = next(bad, "the loss")
         examples = ", ".join(str(row) for row in rows[0][:5])
         return NotFinite(
-            f"{first} is not finite (loss {objective}); training pairs {examples}, …",
+            f"{first} is not finite (loss {objective}); training rows {examples}, …",
             where=f"step {self.state.step + 1}",
             todo="the last checkpoint is kept: lower train.learning_rate, lengthen train.warmup "
             "or set train.clip, then --resume",
@@ -198,14 +182,9 @@ class Trainer:
 
     def _text(self) -> str:
         window = self.state.window
-        nll = window.nll / max(1, window.tokens)
+        nll = window.nll / max(1, window.targets)
         rate = window.tokens / max(1e-9, window.seconds)
         return f"loss {nll:.3f}  {rate:,.0f} tokens/s"
-
-
-def autocast(device: torch.device, dtype: str) -> contextlib.AbstractContextManager[Any]:
-    """Matrix products in bfloat16 if that is the dtype; norms and softmax stay in float32."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
 
 
 @contextlib.contextmanager

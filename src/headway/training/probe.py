@@ -44,12 +44,12 @@ def _seconds(trainer: Trainer, dtype: str) -> float:
     trial = Trainer(
         copy.deepcopy(trainer.model),
         settings,
-        trainer.order,
-        trainer.framing,
+        trainer.batches,
+        trainer.objective,
         seed=trainer.seed,
         device=trainer.device,
     )
-    batches = trial.order.after(0, 0)
+    batches = trial.batches.after(0, 0)
     taken = []
     for _ in range(STEPS + 1):
         began, seen = time.perf_counter(), trial.state.tokens

@@ -30,6 +30,11 @@ def read_config(folder: Path) -> Config:
     return Config(table, str(path))
 
 
+def is_foreign(folder: Path) -> bool:
+    """Whether the folder's config.json is another tool's: ours says no `model_type`."""
+    return (folder / CONFIG).is_file() and "model_type" in read_config(folder).table
+
+
 def read_folder_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of the folder, whatever files they are in.
 

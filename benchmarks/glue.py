@@ -1,0 +1,223 @@
+"""Fine-tuning on GLUE by our recipes and by transformers' Trainer, with the same settings.
+
+    python benchmarks/glue.py --from MODEL --task mrpc --json benchmarks/results/glue-mrpc.json
+
+One run at a time, each in a process of its own, in turns: ours, theirs, for each seed. What is in
+the file already is not run again, so that it can be stopped at any time. Theirs is written the
+ordinary way: AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer; its evaluations
+and its reading of the data are not counted in `train_s`, and neither are ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+SETTINGS: dict[str, dict[str, Any]] = {  # beside BERT's: 32 rows, 128 tokens, linear, 10 % warm-up
+    "mrpc": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
+    "rte": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
+    "cola": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
+    "sst2": {"train.epochs": 2.0, "train.learning_rate": 1e-4, "data.train.lines": 20_000},
+}
+SEEDS = (1, 2, 3)
+
+
+def run_ours(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
+    """`headway finetune` as a user calls it; what its log says."""
+    from headway.checkpoint.run import RunFolder
+
+    changes = {**SETTINGS[task], "seed": seed, "train.dtype": dtype, "train.log_every": 10}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        command = ["-m", "headway", "finetune", f"glue/{task}", "--from", origin]
+        command += [word for each in changes.items() for word in ("--set", "{}={}".format(*each))]
+        subprocess.run([sys.executable, *command, "--out", str(out), "--device", "cpu"], check=True)
+        records = RunFolder(out).metrics.read()
+        recipe = RunFolder(out).recipe()
+    train = [each for each in records if each["kind"] == "train"]
+    epochs = []
+    for each in records:
+        if each["kind"] == "valid":
+            spent = max(t["seconds"] for t in train if t["step"] <= each["step"])
+            epochs.append({"step": each["step"], "train_s": spent, **_scores(each)})
+    return {
+        "train_s": train[-1]["seconds"],
+        "steps": train[-1]["step"],
+        "dtype": recipe["train"]["dtype"],
+        "epochs": epochs,
+    }
+
+
+def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
+    """The same by transformers' Trainer."""
+    import torch
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
+
+    from headway.data.labelled import classes_of, read_labelled
+    from headway.evaluate.labels import class_scores
+    from headway.settings.recipe import load_recipe
+
+    begin = {"model.preset": "bert-tiny", "model.from": origin}
+    recipe: Any = load_recipe(f"glue/{task}", {**begin, **SETTINGS[task]})
+    train, valid = (read_labelled(recipe.data, part) for part in ("train", "valid"))
+    assert train is not None
+    assert valid is not None
+    classes = classes_of(train)
+    tokenizer = AutoTokenizer.from_pretrained(origin)
+
+    def encoded(part: Any) -> list[dict[str, Any]]:
+        texts = [part.column(place) for place in range(len(part.rows[0]) - 1)]
+        made = tokenizer(*texts, truncation=True, max_length=recipe.data.max_tokens)
+        labels = [classes.index(label) for label in part.column(-1)]
+        rows = zip(*made.values(), strict=True)
+        return [
+            dict(zip(made, row, strict=True), label=y) for row, y in zip(rows, labels, strict=True)
+        ]
+
+    epochs: list[dict[str, Any]] = []
+    spent = [0.0, 0.0]  # seconds of training, and when the epoch began
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_epoch_begin(self, *args: Any, **keys: Any) -> None:
+            spent[1] = time.perf_counter()
+
+        def on_epoch_end(self, *args: Any, **keys: Any) -> None:
+            spent[0] += time.perf_counter() - spent[1]
+
+    def judge(found: Any) -> dict[str, float]:
+        told = found.predictions.argmax(axis=-1)
+        scores = class_scores(found.label_ids.astype("int64"), told, len(classes))
+        epochs.append({"train_s": round(spent[0], 3), **scores})
+        return scores
+
+    settings = recipe.train
+    torch.manual_seed(seed)
+    model = AutoModelForSequenceClassification.from_pretrained(origin, num_labels=len(classes))
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            model=model,
+            args=TrainingArguments(
+                output_dir=folder,
+                num_train_epochs=settings.epochs,
+                per_device_train_batch_size=settings.batch_rows,
+                per_device_eval_batch_size=64,
+                learning_rate=settings.learning_rate,
+                lr_scheduler_type=settings.schedule,
+                warmup_steps=settings.warmup_share,
+                weight_decay=settings.weight_decay,
+                adam_beta1=settings.betas[0],
+                adam_beta2=settings.betas[1],
+                adam_epsilon=settings.eps,
+                max_grad_norm=settings.clip,
+                bf16=dtype == "bfloat16",
+                seed=seed,
+                use_cpu=True,
+                eval_strategy="epoch",
+                save_strategy="no",
+                logging_steps=50,
+                report_to="none",
+                disable_tqdm=True,
+            ),
+            train_dataset=encoded(train),
+            eval_dataset=encoded(valid),
+            data_collator=DataCollatorWithPadding(tokenizer),
+            compute_metrics=judge,
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return {
+        "train_s": round(spent[0], 3),
+        "steps": trainer.state.global_step,
+        "dtype": dtype,
+        "epochs": epochs,
+    }
+
+
+def _scores(record: dict[str, Any]) -> dict[str, float]:
+    return {name: record[name] for name in ("accuracy", "f1", "matthews")}
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of each side the last epoch's scores, over the seeds; and how much less time ours took."""
+    found: dict[str, Any] = {}
+    for who in ("headway", "trainer"):
+        own = [run for run in runs if run["who"] == who]
+        if own:
+            last = [_scores(run["epochs"][-1]) for run in own]
+            found[who] = {
+                **{name: [round(each[name], 2) for each in last] for name in last[0]},
+                "train_s": [run["train_s"] for run in own],
+                "process_s": [run["process_s"] for run in own],
+            }
+    if len(found) == 2:
+        for name in ("train_s", "process_s"):
+            ratio = mean(found["headway"][name]) / mean(found["trainer"][name])
+            found[f"{name}_ratio"] = round(ratio, 3)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--from", dest="origin", required=True)
+    parser.add_argument("--task", choices=SETTINGS, required=True)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--who", choices=("headway", "trainer"), nargs="+")
+    parser.add_argument("--dtype", default="auto", help="of ours; theirs has the one that ours had")
+    parser.add_argument("--one", action="store_true", help="run one and print it: for the others")
+    given = parser.parse_args()
+    if given.one:
+        run = {"headway": run_ours, "trainer": run_theirs}[given.who[0]]
+        found = run(given.task, given.origin, given.seeds[0], given.dtype)
+        given.json.write_text(json.dumps(found), encoding="utf-8")
+        return
+    from headway.base.files import to_json, write_atomic
+    from headway.base.runtime import environment
+
+    table = json.loads(given.json.read_text("utf-8")) if given.json.exists() else {"runs": []}
+    for seed in given.seeds:
+        for who in given.who or ("headway", "trainer"):
+            if any((run["who"], run["seed"]) == (who, seed) for run in table["runs"]):
+                continue
+            dtype = given.dtype
+            if who == "trainer":
+                own = [run["dtype"] for run in table["runs"] if run["who"] == "headway"]
+                dtype = own[0] if own else "float32"
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder) / "one.json"
+                words = ["--from", given.origin, "--task", given.task, "--json", str(out)]
+                words += ["--who", who, "--seeds", str(seed), "--dtype", dtype, "--one"]
+                began = time.perf_counter()
+                subprocess.run([sys.executable, __file__, *words], check=True)
+                found = json.loads(out.read_text("utf-8"))
+            seconds = round(time.perf_counter() - began, 3)
+            table["runs"].append({"who": who, "seed": seed, "process_s": seconds, **found})
+            table |= {
+                "task": f"glue/{given.task}",
+                "settings": SETTINGS[given.task],
+                "model": Path(os.path.abspath(given.origin)).name,
+                "machine": environment(),
+                "summary": summary(table["runs"]),
+            }
+            write_atomic(given.json, to_json(table))
+            print(json.dumps({"who": who, "seed": seed, **found["epochs"][-1]}), flush=True)
+    print(json.dumps(table["summary"], indent=2))
+
+
+if __name__ == "__main__":
+    main()

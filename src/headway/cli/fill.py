@@ -1,0 +1,49 @@
+"""headway fill"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import Device, JsonFile, Model, write_json
+
+
+def fill(
+    model: Model,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="A text with masks; repeatable. Lines of stdin if not set.",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Guesses for each mask.")] = 5,
+    json: JsonFile = None,
+    device: Device = "auto",
+) -> None:
+    """Guess the words that a text has [MASK] for, with a run or a BERT that has its masked head.
+
+    Each text is printed with the likeliest token in each mask, then the guesses of each mask with
+    their probabilities. The file of --json has a list of them, with `text` and `masks`; each guess
+    has `token`, `id` and `probability`.
+
+    Example: headway fill runs/bert --text "The [MASK] is returned."
+    """
+    from headway.runs.open_model import open_filler
+
+    texts = text or sys.stdin.read().removesuffix("\n").split("\n")
+    found = open_filler(model, device=device).fill(texts, top)
+    for each in found:
+        print(each.text)
+        for number, guesses in enumerate(each.masks, start=1):
+            for guess in guesses:
+                print(f"  {number}\t{guess.probability:.4f}\t{guess.token.strip()}")
+    write_json(json, [dataclasses.asdict(each) for each in found])
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(fill)

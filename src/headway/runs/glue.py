@@ -1,0 +1,95 @@
+"""Judging a classifier on a task of GLUE by its official metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headway.base.errors import UserError, unknown
+from headway.data.labelled import read_labelled
+from headway.data.tables import PartName
+from headway.evaluate.labels import class_scores, number_scores
+from headway.runs.classifier import TextClassifier
+from headway.settings.base import parse
+from headway.settings.glue import FILES, GLUE, glue_recipe
+from headway.settings.rows import LabelSettings
+
+
+@dataclass(frozen=True)
+class TaskScores:
+    """What was found on one file of a task; `told` is what the classifier said of each row."""
+
+    file: str
+    digest: str
+    n: int
+    scores: dict[str, float]
+    told: list[str] | list[float]
+    notices: list[str]
+
+    def to_table(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "file": self.file,
+            "data": self.digest,
+            "rows": self.n,
+            **self.scores,
+            "told": self.told,
+        }
+
+
+def evaluate_task(
+    classifier: TextClassifier, name: str, folder: Path | None = None
+) -> list[TaskScores]:
+    """The official scores on the validation files of a task; those of its test have no labels.
+
+    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. Raises UserError for an
+    unknown task, files that are not there, and a classifier of other labels.
+    """
+    if name not in GLUE:
+        raise unknown("task", name, GLUE)
+    task = GLUE[name]
+    if task.regression != (classifier.labels is None):
+        what = "numbers" if task.regression else "labels"
+        raise UserError(f"{name} asks for {what}, which {classifier!r} does not give")
+    table = glue_recipe(name)["data"]
+    if folder is not None:
+        for part in ("train", "valid", "test"):
+            if part in table:
+                table[part]["file"] = table[part]["file"].replace(FILES, str(folder))
+    settings = parse(LabelSettings, table, where=name)
+    return [
+        found
+        for part in ("valid", "test")
+        if (found := _judged(classifier, settings, part, task.metrics)) is not None
+    ]
+
+
+def _judged(
+    classifier: TextClassifier, settings: LabelSettings, part: PartName, metrics: tuple[str, ...]
+) -> TaskScores | None:
+    examples = read_labelled(settings, part, classifier.labels)
+    if examples is None:
+        return None
+    seconds = None if settings.train.second is None else examples.column(1)
+    outputs = classifier.outputs(classifier.encode(examples.column(0), seconds))
+    if classifier.labels is None:
+        numbers = outputs[:, 0].double().numpy()
+        truth = np.array([float(each) for each in examples.column(-1)])
+        scores, told = number_scores(truth, numbers), numbers.tolist()
+    else:
+        places = outputs.argmax(dim=-1).numpy()
+        known = {label: place for place, label in enumerate(classifier.labels)}
+        right = np.array([known[each] for each in examples.column(-1)])
+        scores = class_scores(right, places, len(known))
+        told = [classifier.labels[place] for place in places]
+    return TaskScores(
+        examples.origin,
+        examples.digest(),
+        len(examples),
+        {metric: scores[metric] for metric in metrics},
+        told,
+        [line for line in examples.notices(part) if "left out" in line],
+    )

@@ -1,0 +1,209 @@
+"""Answering: a decoder fine-tuned on prompts and the answers that it is to give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+
+from headway.base.errors import UserError
+from headway.batches.by_length import AnswerBatches, like_lengths
+from headway.batches.pairs import EncodedSide
+from headway.checkpoint.run import RunFolder
+from headway.data.answers import conversation, read_answers
+from headway.data.examples import Examples
+from headway.data.tables import PARTS, PartName
+from headway.evaluate.likelihood import Likelihood
+from headway.models.build import build_decoder
+from headway.models.decoder import Decoder
+from headway.runs.language_model import LanguageModel, Sampling
+from headway.runs.tasks.base import Judgement, Material, Task
+from headway.runs.tasks.ending import PASSAGES, end_run
+from headway.runs.text_tokenizers import recipe_tokenizer, run_tokenizer, tokenizer_files
+from headway.settings.kinds import AnswerRecipe
+from headway.tokens.text import TextTokenizer
+from headway.training.losses import token_statistics
+from headway.training.objectives import PredictNext
+
+Pieces = list[tuple[list[int], bool]]
+"""Ids, and whether they are to be learnt."""
+
+
+@dataclass(frozen=True)
+class AnswerRows:
+    """Rows of ids of which those are learnt that `learnt` marks with 1.
+
+    `ends` is how many have their last end symbol among them; `left_out` how many examples have no
+    answer within the length.
+    """
+
+    ids: EncodedSide
+    learnt: EncodedSide
+    ends: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class AnswerTask(Task[LanguageModel]):
+    """A recipe for prompts and answers, with its tokeniser and perhaps its data."""
+
+    recipe: AnswerRecipe
+    tokenizer: TextTokenizer
+    material: Material | None = None
+    valid: Examples | None = None
+    test: Examples | None = None
+
+    @classmethod
+    def prepare(cls, recipe: AnswerRecipe, folder: RunFolder | None) -> Self:
+        """Read, learn or open the tokeniser, encode."""
+        found = {
+            name: part for name in PARTS if (part := read_answers(recipe.data, name)) is not None
+        }
+        texts = (text for row in found["train"].rows for text in row)
+        tokenizer = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
+        rows = cls(recipe, tokenizer).encode(found["train"])
+        steps = recipe.train.for_rows(len(rows.ids.lengths))
+        task = cls(recipe.model_copy(update={"train": steps}), tokenizer)
+        return dataclasses.replace(
+            task,
+            material=task._material(rows, found),
+            valid=found.get("valid"),
+            test=found.get("test"),
+        )
+
+    @classmethod
+    def read(cls, recipe: AnswerRecipe, folder: RunFolder) -> Self:
+        """The tokeniser of a run."""
+        return cls(recipe, run_tokenizer(folder))
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Of the vocabulary."""
+        return {"n_tokens": len(self.tokenizer)}
+
+    @property
+    def longest(self) -> int:
+        """The most ids of a row."""
+        return min(self.recipe.data.max_tokens, self.recipe.model.max_length)
+
+    def build(self) -> Decoder:
+        """The model with its first weights."""
+        return build_decoder(self.recipe.model, **self.sizes, seed=self.recipe.seed)
+
+    def open(self, model: Decoder, device: torch.device) -> LanguageModel:
+        """The model with its tokeniser."""
+        return LanguageModel(model, self.tokenizer, self.recipe.model, device)
+
+    def judge(self, opened: LanguageModel) -> Judgement | None:
+        """How likely it finds the answers of the validation part; and some that it gives."""
+        if self.valid is None:
+            return None
+        first = dataclasses.replace(self.valid, rows=self.valid.rows[: self.recipe.evaluate.rows])
+        return self._judged(opened, first)
+
+    def summarise(self, folder: RunFolder, opened: LanguageModel) -> None:
+        """Judge on the test part, or on the validation part if there is none."""
+        part, examples = ("valid", self.valid) if self.test is None else ("test", self.test)
+        found = None if examples is None else self._judged(opened, examples)
+        parameters = sum(weight.numel() for weight in opened.model.parameters())
+        end_run(folder, found, part=part, facts={"parameters": f"{parameters:,}"})
+
+    def encode(self, examples: Examples) -> AnswerRows:
+        """The rows of a part, each cut to the longest; those without an answer are left out.
+
+        Raises UserError if none is left.
+        """
+        ids, learnt, ends = list[list[int]](), list[list[int]](), 0
+        for pieces in map(self.pieces, examples.rows):
+            row = [id for some, _ in pieces for id in some][: self.longest]
+            marks = [int(said) for some, said in pieces for _ in some][: self.longest]
+            whole = sum(len(some) for some, _ in pieces) <= self.longest
+            if not any(marks[1:]):  # nothing stands before the first id, to predict it from
+                continue
+            last = max(place for place, mark in enumerate(marks) if mark)
+            ends += whole and row[last] in self.tokenizer.roles.ends
+            ids.append(row[: last + 1])
+            learnt.append(marks[: last + 1])
+        if not ids:
+            raise UserError(
+                f"in no row is there an answer within {self.longest} tokens",
+                where=examples.origin,
+                todo="raise data.max_tokens",
+            )
+        left_out = len(examples) - len(ids)
+        return AnswerRows(EncodedSide.of(ids), EncodedSide.of(learnt), ends, left_out)
+
+    def pieces(self, row: tuple[str, ...]) -> Pieces:
+        """The ids of an example, from its prompt to the end of its answer."""
+        if len(row) == 1:
+            return self.tokenizer.turns(conversation(row[0]) or [])
+        prompt, answer = row
+        if self.recipe.data.chat:
+            roles = zip(("user", "assistant"), row, strict=True)
+            return self.tokenizer.turns([{"role": role, "content": text} for role, text in roles])
+        (asked,), (said,) = self.tokenizer.prompts([prompt]), self.tokenizer.encode([answer])
+        return [(asked, False), ([*said, min(self.tokenizer.roles.ends)], True)]
+
+    @torch.no_grad()
+    def _judged(self, opened: LanguageModel, examples: Examples) -> Judgement:
+        rows, found = self.encode(examples), Likelihood()
+        pad, together = self.tokenizer.roles.pad or 0, self.recipe.train.batch_rows
+        batches = AnswerBatches(rows.ids, rows.learnt, together, seed=0, pad=pad)
+        lengths, head = rows.ids.lengths, opened.model.head
+        for some in like_lengths(lengths, together, np.arange(len(lengths))):
+            batch = batches.batch(0, some).to(opened.device)
+            hidden = opened.model.hidden(batch.ids)[batch.predicted]
+            targets = batch.following[batch.predicted]
+            nll, right = token_statistics(hidden, head.weight, targets, head.bias)
+            found += Likelihood(float(nll.double().sum()), len(targets), int(right.sum()))
+        record = {
+            "nll": found.mean,
+            "perplexity": found.perplexity,
+            "token_accuracy": found.token_accuracy,
+            "tokens": found.tokens,
+            PASSAGES: self._passages(opened, examples),
+        }
+        said = f"perplexity {found.perplexity:.2f}  token accuracy {found.token_accuracy:.1f}"
+        return Judgement(record, -found.mean, said)
+
+    def _passages(self, opened: LanguageModel, examples: Examples) -> list[dict[str, str]]:
+        """Some prompts, the answers to them, and those that the model gives."""
+        settings, shown = self.recipe.evaluate, []
+        n = min(settings.samples, len(examples))
+        sampling = Sampling(max_new_tokens=settings.new_tokens, temperature=0.0)
+        for place in np.linspace(0, len(examples) - 1, n).astype(int).tolist():
+            asked, answer = self._first_turn(self.pieces(examples.rows[place]))
+            if not 0 < len(asked) < self.recipe.model.max_length:
+                continue
+            (given,) = opened.continue_ids([asked], sampling)
+            prompt, wanted = self.tokenizer.decode([asked, answer])
+            shown.append({"prompt": prompt, "answer": wanted, "given": given.text})
+        return shown
+
+    def _first_turn(self, pieces: Pieces) -> tuple[list[int], list[int]]:
+        """What stands before the first answer, and that answer."""
+        place = next(place for place, (_, said) in enumerate(pieces) if said)
+        return [id for some, _ in pieces[:place] for id in some], pieces[place][0]
+
+    def _material(self, rows: AnswerRows, parts: Mapping[PartName, Examples]) -> Material:
+        settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
+        n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
+        told = [line for name, part in parts.items() for line in part.notices(name)]
+        if rows.left_out:
+            told.append(f"{rows.left_out:,} rows without an answer within {self.longest} tokens")
+        told += [
+            f"{len(rows.ids.ids):,} tokens, of which {learnt:,} are learnt",
+            f"the end of the answer is learnt in {rows.ends / n:.1%} of the rows",
+            f"{settings.steps:,} steps of {settings.batch_rows} rows",
+        ]
+        return Material(
+            AnswerBatches(rows.ids, rows.learnt, settings.batch_rows, self.recipe.seed, pad),
+            PredictNext(settings.label_smoothing),
+            tokenizer_files(self.tokenizer),
+            {name: part.digest() for name, part in parts.items()},
+            tuple(told),
+        )

@@ -1,0 +1,94 @@
+"""The nine tasks of GLUE (Wang et al., 2019) as recipes, with BERT's settings for them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+FILES = "${HEADWAY_DATA}/glue"  # the folder in which each task has its own
+Column = str | int
+
+
+class GlueTask(NamedTuple):
+    """A task as its files circulate: the columns are names, or numbers of files without a head.
+
+    The first of the official metrics chooses the best weights.
+    """
+
+    description: str
+    folder: str
+    columns: tuple[Column, ...]  # of the text, the second text if there is one, the label
+    metrics: tuple[str, ...] = ("accuracy",)
+    valid: str = "dev"
+    test: str | None = None
+
+    @property
+    def regression(self) -> bool:
+        """Whether the label is a number."""
+        return "pearson" in self.metrics
+
+
+_TWO = ("sentence1", "sentence2", "label")
+GLUE: dict[str, GlueTask] = {
+    "glue/cola": GlueTask("Is a sentence grammatical? (CoLA)", "CoLA", (3, 1), ("matthews",)),
+    "glue/sst2": GlueTask("Is a review positive? (SST-2)", "SST-2", ("sentence", "label")),
+    "glue/mrpc": GlueTask(
+        "Do two sentences say the same? (MRPC)",
+        "MRPC",
+        ("#1 String", "#2 String", "Quality"),
+        ("f1", "accuracy"),
+    ),
+    "glue/stsb": GlueTask(
+        "How alike are two sentences, from 0 to 5? (STS-B)",
+        "STS-B",
+        ("sentence1", "sentence2", "score"),
+        ("pearson", "spearman"),
+    ),
+    "glue/qqp": GlueTask(
+        "Do two questions ask the same? (QQP)",
+        "QQP",
+        ("question1", "question2", "is_duplicate"),
+        ("f1", "accuracy"),
+    ),
+    "glue/mnli": GlueTask(
+        "Does a sentence follow, contradict, or neither? (MNLI)",
+        "MNLI",
+        ("sentence1", "sentence2", "gold_label"),
+        valid="dev_matched",
+        test="dev_mismatched",
+    ),
+    "glue/qnli": GlueTask(
+        "Does a sentence answer a question? (QNLI)", "QNLI", ("question", "sentence", "label")
+    ),
+    "glue/rte": GlueTask("Does a sentence follow from another? (RTE)", "RTE", _TWO),
+    "glue/wnli": GlueTask("Who is meant by a pronoun? (WNLI)", "WNLI", _TWO),
+}
+
+
+def glue_recipe(name: str) -> dict[str, Any]:
+    """The recipe of a task; what the model begins from is left to be told.
+
+    Batches of 32 rows, 3 passes, at most 128 tokens, the learning rate falling from 2e-5 (Devlin et
+    al., 2019, section 4.1 and appendix A.3).
+    """
+    task = GLUE[name]
+    parts = {"train": "train", "valid": task.valid, "test": task.test}
+    columns = dict(zip(_names(task), task.columns, strict=True))
+    tables = {
+        part: {"file": f"{FILES}/{task.folder}/{file}.tsv", **columns}
+        for part, file in parts.items()
+        if file is not None
+    }
+    settings = {"kind": "labels", "max_tokens": 128}
+    if task.regression:
+        settings["regression"] = True
+    return {
+        "description": task.description,
+        "data": {**settings, **tables},
+        "model": {"kind": "encoder", "from": "", "pooler": True},
+        "train": {"epochs": 3.0, "batch_rows": 32, "learning_rate": 2e-5},
+        "evaluate": {"metric": task.metrics[0]},
+    }
+
+
+def _names(task: GlueTask) -> tuple[str, ...]:
+    return ("text", "label") if len(task.columns) == 2 else ("text", "second", "label")
