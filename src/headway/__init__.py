@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from headway.runs.export import export
     from headway.runs.language_model import Sampling
     from headway.runs.open_model import load
+    from headway.runs.prompting import prompt
     from headway.runs.train import train
 
-__all__ = ["Sampling", "UserError", "compare", "export", "load", "train"]
+__all__ = ["Sampling", "UserError", "compare", "export", "load", "prompt", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -31,6 +32,7 @@ _HOMES = {
     "Sampling": "headway.runs.language_model",
     "export": "headway.runs.export",
     "load": "headway.runs.open_model",
+    "prompt": "headway.runs.prompting",
     "train": "headway.runs.train",
 }
 

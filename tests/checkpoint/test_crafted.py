@@ -17,8 +17,8 @@ from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.gguf_writer import write_gguf
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.models.build import build, build_decoder
-from headway.settings.model import DecoderSettings, TransformerSettings
+from headway.models.build import build, build_decoder, build_masked
+from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
 from headway.settings.presets import PRESETS
 
 SMALL = {"d_model": 24, "d_feed_forward": 40, "n_heads": 3, "max_length": 20}
@@ -75,6 +75,17 @@ def test_numbers_in_a_gguf(tmp_path: Path, key: str, number: int, told: str) -> 
     path.write_bytes(changed)
     with pytest.raises(UserError, match=told):
         read_gguf_model(GGUF(path))
+
+
+def test_a_bert_has_segments(tmp_path: Path) -> None:
+    settings = EncoderSettings(**PRESETS["bert-tiny"] | SMALL)
+    write_model(tmp_path / "bert", build_masked(settings, n_tokens=30), settings)
+    change(tmp_path / "bert", type_vocab_size=0)
+    with pytest.raises(UserError, match="a BERT has segments"):
+        read_model(tmp_path / "bert")
+    none = EncoderSettings(**PRESETS["bert-tiny"] | SMALL | {"n_segments": 0})
+    with pytest.raises(UserError, match="no Hugging Face model computes"):
+        write_model(tmp_path / "none", build_masked(none, n_tokens=30), none)
 
 
 def test_names_without_end_are_cut(tmp_path: Path) -> None:

@@ -110,3 +110,19 @@ def test_the_profile_of_a_step_is_what_was_measured() -> None:
         [f"{found[dtype]['milliseconds_a_step']:,.0f}" for dtype in found],
     ):
         assert f"| {' | '.join(cells)} |" in SPEED
+
+
+def test_the_page_of_prompting_tells_what_was_measured() -> None:
+    page = (ROOT / "docs" / "how-to" / "prompting.md").read_text("utf-8")
+    found = json.loads((RESULTS / "prompting-smollm2.json").read_text("utf-8"))
+    for task in ("sst2", "facts"):
+        points = [point["accuracy"] for point in found[task]["points"]]
+        shown = [f"{p['percent']:.1f} ({p['low']:.1f}–{p['high']:.1f})" for p in points]
+        assert f"| {task} | {found[task]['questions']} | {' | '.join(shown)} |" in page
+        assert points[0]["low"] > points[0]["chance"]  # zero shot, above chance
+        assert [point["shots"] for point in found[task]["points"]] == [0, 1, 4, 16]
+        assert [len(point["draws"]) for point in found[task]["points"]] == [1, 5, 5, 5]
+    harness = found["harness"]
+    assert f"at most {harness['largest_difference']:.6f} nats" in page
+    assert harness["largest_difference"] <= 1e-4
+    assert harness["requests"] == harness["same_greedy"] == 200

@@ -13,7 +13,7 @@ from headway.base.progress import say
 from headway.cli.options import Beam, Device, JsonFile, Run, write_json
 
 
-def evaluate(
+def evaluate(  # long: its options
     run: Run,
     data: Annotated[
         tuple[str, str] | None,
@@ -30,6 +30,20 @@ def evaluate(
         Path | None,
         typer.Option(metavar="DIR", help="Where the task has its folder; $HEADWAY_DATA/glue."),
     ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,…",
+            help="Tasks of lm-evaluation-harness, or .yaml files of such, for a language model.",
+        ),
+    ] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(min=0, help="With --tasks: examples before a question. Each task's own."),
+    ] = None,
+    lines: Annotated[
+        int | None, typer.Option(min=1, help="With --tasks: the first questions alone.")
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
@@ -37,12 +51,40 @@ def evaluate(
 
     With --task a classifier, by the task's official metrics.
 
+    With --tasks a language model (a Hugging Face folder or a .gguf file as well) is put to the
+    standard benchmarks: needs pip install 'headway[eval]'.
+
     Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
+
+    Example: headway evaluate model.gguf --tasks hellaswag,arc_easy --lines 100
     """
     if task is not None:
         _evaluate_task(run, task, glue, json, device)
+    elif tasks is not None:
+        if data or beam:
+            raise UserError("--data and --beam are for a translator", where="--tasks")
+        _evaluate_harness(run, tasks, shots, lines, json, device)
+    elif shots is not None or lines is not None:
+        raise UserError("--shots and --lines go with --tasks", todo="add --tasks NAME")
     else:
         _evaluate_pairs(run, data, beam, json, device)
+
+
+def _evaluate_harness(
+    run: Path,
+    tasks: str,
+    shots: int | None,
+    lines: int | None,
+    json: Path | None,
+    device: str,
+) -> None:
+    from headway.runs.harness import evaluate_tasks, results_table
+    from headway.runs.open_model import open_language_model
+
+    opened = open_language_model(run, device=device)
+    results = evaluate_tasks(opened, tasks.split(","), shots=shots, lines=lines)
+    print(results_table(results))
+    write_json(json, results)
 
 
 def _evaluate_pairs(

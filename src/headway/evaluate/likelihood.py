@@ -24,6 +24,16 @@ class Likelihood:
         )
 
     @property
+    def log_prob(self) -> float:
+        """Of all the targets together, in nats."""
+        return -self.nll
+
+    @property
+    def greedy(self) -> bool:
+        """Whether each target was the model's first choice, so that greedy decoding gives them."""
+        return self.correct == self.tokens
+
+    @property
     def mean(self) -> float:
         """Nats a token; not a number if there are no tokens."""
         return self.nll / self.tokens if self.tokens else math.nan

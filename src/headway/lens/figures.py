@@ -48,7 +48,8 @@ class Value:
 class Curves:
     """A panel of named curves: values at places on an axis; the range is a band.
 
-    `straight` are thin dashed lines for comparison (a theory, a chance level).
+    `straight` are thin dashed lines for comparison (a theory, a chance level). The x axis has its
+    ticks at the points with `log_x`, or `at_points`.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Curves:
     y: str
     series: Mapping[str, Sequence[tuple[float, Value]]]
     log_x: bool = False
+    at_points: bool = False
     log_y: bool = False
     percent: bool = False
     straight: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
@@ -77,6 +79,15 @@ class Bars:
 Panel = Curves | Bars
 
 
+def picture_kind(path: Path) -> str:
+    """What a picture of that name is written as: "png" or "svg". UserError for another suffix."""
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg"):
+        todo = "let it end in .png or .svg"
+        raise UserError("pictures are written as PNG or SVG", where=str(path), todo=todo)
+    return kind
+
+
 def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str = "") -> None:
     """Draw panels side by side under one title and one legend, as PNG or SVG by the suffix.
 
@@ -84,10 +95,7 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str =
     is a small line under them (how many seeds). The same panels give the same bytes. Raises
     UserError for another suffix.
     """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg"):
-        todo = "let it end in .png or .svg"
-        raise UserError("pictures are written as PNG or SVG", where=str(path), todo=todo)
+    kind = picture_kind(path)
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -168,6 +176,7 @@ def _log_ticks(axes: Axes) -> None:
 def _curves(axes: Axes, panel: Curves, names: list[str]) -> None:
     if panel.log_x:
         axes.set_xscale("log", base=2)
+    if panel.log_x or panel.at_points:
         ticks = sorted({x for points in panel.series.values() for x, _ in points})
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         axes.minorticks_off()

@@ -90,10 +90,15 @@ class Decoder(nn.Module):
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Ids (N, T) after the state -> logits (N, T, V) and the state after them."""
+        hidden, after = self.read(ids, state)
+        return self.head(hidden), after
+
+    def read(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Ids (N, T) after the state -> hidden (N, T, D), as of `hidden`, and the state after."""
         real = torch.cat((state.real, torch.ones_like(ids, dtype=torch.bool)), dim=1)
         positions = row_positions(real)[:, -ids.shape[1] :]
         hidden, past = self._advance(ids, positions, causal() & padding(real), state.past, None)
-        return self.head(hidden), DecoderState(past, real)
+        return hidden, DecoderState(past, real)
 
     def _advance(
         self,

@@ -13,7 +13,9 @@ from headway.decode.greedy import greedy
 from headway.decode.repetition import Repetition
 from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
+from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
+from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import DecoderSettings
 from headway.tokens.chat import Message
@@ -97,7 +99,7 @@ class LanguageModel:
         Raises UserError for a prompt as long as the model's context, and for settings out of range.
         """
         refuse_one_text(prompts)
-        return self.continue_ids(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
+        return self.generate_ids(self.tokenizer.prompts(prompts), sampling or Sampling(), on_text)
 
     def answer(
         self,
@@ -107,12 +109,61 @@ class LanguageModel:
     ) -> Generated:
         """The assistant's next turn in a conversation. Raises UserError as `generate` does."""
         ids = self.tokenizer.chat(messages)
-        return self.continue_ids([ids], sampling or Sampling(), on_text)[0]
+        return self.generate_ids([ids], sampling or Sampling(), on_text)[0]
 
-    def continue_ids(
+    def log_likelihoods(
+        self,
+        requests: Sequence[tuple[str, str]],
+        *,
+        batch_tokens: int | None = None,
+        tell: Callable[[int], object] | None = None,
+    ) -> list[Likelihood]:
+        """How likely each (context, continuation) goes on so: `log_prob`, `greedy`, `tokens`.
+
+        Tokens are cut as lm-evaluation-harness cuts them (`encode_requests`); an empty context is
+        the start symbol, or an end where there is no other. A context that is too long loses its
+        beginning, with a warning. `tell` is told of each batch how many are done. Raises UserError
+        for a continuation without tokens, or with more than the model can read.
+        """
+        rows = encode_requests(self.tokenizer, requests, self._opening)
+        return likelihoods(
+            self.model,
+            cut_requests(rows, self.settings.max_length),
+            device=self.device,
+            batch_tokens=batch_tokens,
+            tell=tell,
+        )
+
+    def rolling_log_likelihoods(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_tokens: int | None = None,
+        tell: Callable[[int], object] | None = None,
+    ) -> list[Likelihood]:
+        """How likely each whole text is, of any length: each token is scored once (`windows`).
+
+        As in lm-evaluation-harness a tokeniser's own start symbol is scored as well. `tell` counts
+        windows.
+        """
+        refuse_one_text(texts)
+        rows, places = [], []
+        for place, ids in enumerate(self.tokenizer.prompts(texts)):
+            for row in windows(ids, self._opening(), self.settings.max_length):
+                rows.append(row)
+                places.append(place)
+        found = [Likelihood()] * len(texts)
+        scored = likelihoods(
+            self.model, rows, device=self.device, batch_tokens=batch_tokens, tell=tell
+        )
+        for place, likelihood in zip(places, scored, strict=True):
+            found[place] += likelihood
+        return found
+
+    def generate_ids(
         self, rows: list[list[int]], sampling: Sampling, on_text: OnText | None = None
     ) -> list[Generated]:
-        """`generate` for prompts that are ids already."""
+        """Continue prompts that are ids already; else as `generate`."""
         rows = [ids or [self._opening()] for ids in rows]
         context = self.settings.max_length
         for number, ids in enumerate(rows, start=1):
@@ -185,7 +236,7 @@ class LanguageModel:
         opening = roles.bos if roles.bos is not None else min(roles.ends, default=None)
         if opening is None:
             raise UserError(
-                "an empty prompt, and the tokeniser has no start symbol",
+                "there is nothing to read, and the tokeniser has no start symbol",
                 where="prompt",
                 todo="write the beginning of a text",
             )

@@ -179,7 +179,7 @@ class AnswerTask(Task[LanguageModel]):
             asked, answer = self._first_turn(self.pieces(examples.rows[place]))
             if not 0 < len(asked) < self.recipe.model.max_length:
                 continue
-            (given,) = opened.continue_ids([asked], sampling)
+            (given,) = opened.generate_ids([asked], sampling)
             prompt, wanted = self.tokenizer.decode([asked, answer])
             shown.append({"prompt": prompt, "answer": wanted, "given": given.text})
         return shown

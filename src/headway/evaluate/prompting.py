@@ -1,0 +1,178 @@
+"""Prompting: questions from templates, examples drawn by a seed, scores with intervals."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headway.base.errors import unknown
+
+NORMALISED = "(accuracy - chance) / (1 - chance)"
+"""0 is what guessing gives, 1 is all right; leaderboards may print this in place of accuracy."""
+NEAR_TIE = 1e-3  # nats between the two likeliest choices: rounding may turn these
+_APART = "\n\n"  # between examples
+_FIELD = re.compile(r"\{([\w# ]+)\}")
+_CONFIDENT = 1.959964  # deviations of a normal law that hold 95 % of it
+_RESAMPLES = 2000
+
+
+class Prompt(NamedTuple):
+    """How rows become questions: a text with `{fields}`, and the word for each label."""
+
+    template: str
+    words: tuple[str, ...]
+
+
+_TRUE = "{sentence1}\nQuestion: {sentence2} True or False?\nAnswer:"
+_SAME = "First: {%s}\nSecond: {%s}\nQuestion: Do both say the same? Yes or No?\nAnswer:"
+PROMPTS: Mapping[str, Prompt] = {
+    "cola": Prompt(
+        "{sentence}\nQuestion: Is this sentence good English? Yes or No?\nAnswer:", ("No", "Yes")
+    ),
+    "sst2": Prompt("Review: {sentence}\nSentiment:", ("negative", "positive")),
+    "mrpc": Prompt(_SAME % ("#1 String", "#2 String"), ("No", "Yes")),
+    "qqp": Prompt(_SAME % ("question1", "question2"), ("No", "Yes")),
+    "mnli": Prompt(
+        "{sentence1}\nQuestion: {sentence2} True, False or Neither?\nAnswer:",
+        ("True", "Neither", "False"),
+    ),
+    "qnli": Prompt(
+        "{sentence}\nQuestion: Does this answer '{question}'? Yes or No?\nAnswer:", ("Yes", "No")
+    ),
+    "rte": Prompt(_TRUE, ("True", "False")),
+    "wnli": Prompt(_TRUE, ("False", "True")),
+}
+"""Ours; each task of GLUE that has classes (STS-B has grades, which no word says)."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model is asked: to choose, or without `choices` to write `answer`.
+
+    `line` is where it stands in its file.
+    """
+
+    line: int
+    prompt: str
+    answer: str
+    choices: tuple[str, ...] = ()
+
+    def ending(self, text: str) -> str:
+        """A text as it follows the prompt: a space parts them where neither has a blank."""
+        apart = not self.prompt or self.prompt[-1].isspace() or text[:1].isspace()
+        return text if apart else f" {text}"
+
+
+def fill(template: str, fields: Mapping[str, object], *, where: str) -> str:
+    """The template with each `{field}` replaced; other braces are text.
+
+    Raises UserError for a field that is not there.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in fields:
+            raise unknown("field of the template", found[1], fields, where=where)
+        return str(fields[found[1]])
+
+    return _FIELD.sub(value, template)
+
+
+def draw_examples(
+    pool: Sequence[Question], shots: int, *, seed: int, draw: int, balanced: bool
+) -> list[Question]:
+    """`shots` examples; fewer are the first of more.
+
+    `balanced` takes each answer in turn, in an order that is drawn as well; else they are drawn
+    whatever their answers.
+    """
+    random = np.random.Generator(np.random.PCG64([seed, draw]))
+    order = random.permutation(len(pool)).tolist()
+    if balanced:
+        seen: Counter[str] = Counter()
+        rounds = {}
+        for place in order:
+            rounds[place] = seen[pool[place].answer]
+            seen[pool[place].answer] += 1
+        order.sort(key=rounds.__getitem__)
+    return [pool[place] for place in order[:shots]]
+
+
+def before(examples: Sequence[Question]) -> str:
+    """The examples with their answers, as they stand before a question."""
+    return "".join(f"{each.prompt}{each.ending(each.answer)}{_APART}" for each in examples)
+
+
+class Choice(NamedTuple):
+    """What a model chose: by the log-probability, and by that a byte of the choice.
+
+    `margin` is how far the likeliest is before the next, in nats.
+    """
+
+    likeliest: int
+    likeliest_by_bytes: int
+    margin: float
+
+    @property
+    def near_tie(self) -> bool:
+        """Whether rounding may have decided."""
+        return self.margin < NEAR_TIE
+
+
+def choose(log_probs: Sequence[float], choices: Sequence[str]) -> Choice:
+    """The choice of the greatest log-probability; the first of equal ones."""
+    a_byte = [each / len(text.encode()) for each, text in zip(log_probs, choices, strict=True)]
+    first, second = sorted(log_probs, reverse=True)[:2]
+    return Choice(log_probs.index(first), a_byte.index(max(a_byte)), first - second)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The share of right answers in percent, its interval of 95 %, and what guessing would give."""
+
+    percent: float
+    low: float
+    high: float
+    chance: float
+
+    @property
+    def normalised(self) -> float:
+        """`NORMALISED`, in percent: 0 for guessing; below 0 for less."""
+        return 100.0 * (self.percent - self.chance) / (100.0 - self.chance)
+
+
+def accuracy(right: Sequence[Sequence[bool]], chance: float, *, seed: int) -> Accuracy:
+    """Over draws of examples (rows), each with the same questions; `chance` in percent.
+
+    The interval of one draw is Wilson's, that of several is by bootstrap: draws and questions
+    are drawn anew, both, 2,000 times.
+    """
+    table = np.array(right, dtype=bool)
+    low, high = wilson(int(table.sum()), table.size)
+    if len(table) > 1:
+        low, high = _bootstrap(table, seed)
+    return Accuracy(100.0 * float(table.mean()), 100.0 * low, 100.0 * high, chance)
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """The interval of 95 % of a share (Wilson, 1927)."""
+    share, squared = hits / n, _CONFIDENT**2
+    middle = share + squared / (2 * n)
+    half = _CONFIDENT * (share * (1 - share) / n + squared / (4 * n * n)) ** 0.5
+    return (middle - half) / (1 + squared / n), (middle + half) / (1 + squared / n)
+
+
+def _bootstrap(table: npt.NDArray[np.bool_], seed: int) -> tuple[float, float]:
+    random = np.random.Generator(np.random.PCG64(seed))
+    draws, n = table.shape
+    means = [
+        table[random.integers(draws, size=draws)][:, random.integers(n, size=n)].mean()
+        for _ in range(_RESAMPLES)
+    ]
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)

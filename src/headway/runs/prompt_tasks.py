@@ -1,0 +1,123 @@
+"""The tasks of prompting: questions and examples from GLUE's files or from rows of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headway.base.errors import UserError
+from headway.base.files import digest
+from headway.data.glue import glue_file, read_glue
+from headway.data.lines import stream_lines
+from headway.evaluate.prompting import PROMPTS, Question, fill
+
+_POOL = 4  # times the most examples of a question: so many rows of a file are set apart for them
+
+
+@dataclass(frozen=True)
+class Task:
+    """Questions, the pool of which examples are drawn, and the SHA-256 of the files of both."""
+
+    name: str
+    questions: list[Question]
+    pool: list[Question]
+    files: dict[str, str]
+    template: str | None = None
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether each question can be answered by choosing."""
+        return all(each.choices for each in self.questions)
+
+    @property
+    def same_choices(self) -> bool:
+        """Whether all questions have one set of choices, so that answers can be balanced."""
+        return self.has_choices and len({each.choices for each in self.questions}) == 1
+
+
+def glue_task(
+    name: str, data: Path, *, most: int, seed: int, lines: int | None, template: str | None
+) -> Task:
+    """A task of GLUE: questions of its validation part, examples of its training part.
+
+    A template names columns in braces. Raises UserError for a task that is not known, and for
+    fewer rows than `most` examples.
+    """
+    valid, train = (glue_file(name, data, part) for part in ("valid", "train"))
+    words, text = PROMPTS[name].words, template or PROMPTS[name].template
+
+    def questions(path: Path) -> list[Question]:
+        return [
+            Question(row.line, fill(text, row.cells, where=name), words[row.label], words)
+            for row in read_glue(name, path)
+        ]
+
+    asked, _ = _divide(questions(valid), 0, lines, seed)
+    pool = questions(train) if most else []
+    _enough(pool, most, train)
+    files = {path.name: digest(path) for path in ([valid, train] if most else [valid])}
+    return Task(name, asked, pool, files, text)
+
+
+def file_task(path: Path, *, most: int, seed: int, lines: int | None, template: str | None) -> Task:
+    """Rows of JSON: `prompt`, `answer`, and `choices` if the answer is one of some.
+
+    The answer is a text, or the number of a choice, from 0 on. With a template the prompt is made
+    of that, from any keys. Examples come from rows that are set apart by the seed and not asked.
+    Raises UserError naming the line that is none of that, and for too few rows.
+    """
+    rows = [
+        _row(line, f"{path}:{number}", number, template)
+        for number, line in enumerate(stream_lines(path), start=1)
+        if line.strip()
+    ]
+    asked, pool = _divide(rows, min(_POOL * most, len(rows) // 2), lines, seed)
+    _enough(pool, most, path)
+    return Task(path.stem, asked, pool, {path.name: digest(path)}, template)
+
+
+def _row(line: str | bytes, where: str, number: int, template: str | None) -> Question:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise UserError("not a JSON object", where=where)
+    choices, answer = row.get("choices", []), row.get("answer")
+    if not _are_texts(choices) or len(choices) == 1:
+        raise UserError("'choices' are two texts or more", where=where)
+    if isinstance(answer, int) and not isinstance(answer, bool) and choices:
+        answer = choices[answer] if 0 <= answer < len(choices) else None
+    if not _are_texts([answer]) or (choices and answer not in choices):
+        todo = "write one of the choices, or its number from 0 on" if choices else "write a text"
+        raise UserError("no 'answer' that can be right", where=where, todo=todo)
+    text = fill(template, row, where=where) if template else row.get("prompt")
+    if not isinstance(text, str):
+        raise UserError("no text 'prompt'", where=where, todo="write one, or give a template")
+    return Question(number, text, str(answer), tuple(choices))
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) and each for each in values)
+
+
+def _divide(
+    rows: list[Question], apart: int, lines: int | None, seed: int
+) -> tuple[list[Question], list[Question]]:
+    """The rows to ask, in order, and those set apart; draws of examples count from 1."""
+    order = np.random.Generator(np.random.PCG64([seed, 0])).permutation(len(rows)).tolist()
+    chosen = order[apart:][:lines]
+    return [rows[place] for place in sorted(chosen)], [rows[place] for place in order[:apart]]
+
+
+def _enough(pool: Sequence[Question], most: int, path: Path) -> None:
+    if len(pool) < most:
+        raise UserError(
+            f"{most} examples cannot be drawn from {len(pool)} rows",
+            where=str(path),
+            todo="ask with fewer: --shots",
+        )
