@@ -43,6 +43,9 @@ def test_sizes_that_are_only_claimed_take_no_memory(llama: Path, tmp_path: Path)
     change(llama, hidden_size=2**30, head_dim=8)
     with pytest.raises(UserError, match=r"a weight of [\d,]+ numbers, but all tensors have"):
         read_model(llama)
+    change(llama, hidden_size=24, num_attention_heads=2**40, num_key_value_heads=1, head_dim=2**40)
+    with pytest.raises(UserError, match="sizes that no tensor can have"):
+        read_model(llama)
     change(llama, num_attention_heads=0)
     with pytest.raises(UserError, match="n_heads"):
         read_model(llama)
