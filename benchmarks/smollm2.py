@@ -179,7 +179,10 @@ def main() -> None:
         found = measure(gguf_path(), Path(folder), arguments.node)
     versions = {"transformers": transformers.__version__, "tokens": N_NEW}
     record = {"machine": environment(), **versions, "compared": found}
-    write_atomic(arguments.json, to_json(record))
+    text = to_json(record)
+    if arguments.node is not None:  # where it lies on this machine is nobody's business
+        text = text.replace(str(arguments.node), ".node")
+    write_atomic(arguments.json, text)
     for name, each in found.items():
         print(f"{each['same']:3}/{each['of']}  {name}  {each.get('differences') or ''}")
 

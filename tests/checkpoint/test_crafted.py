@@ -17,8 +17,8 @@ from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.gguf_writer import write_gguf
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.models.build import build, build_decoder
-from headway.settings.model import DecoderSettings, TransformerSettings
+from headway.models.build import build, build_decoder, build_masked
+from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
 from headway.settings.presets import PRESETS
 
 SMALL = {"d_model": 24, "d_feed_forward": 40, "n_heads": 3, "max_length": 20}
@@ -42,6 +42,9 @@ def change(folder: Path, **changed: Any) -> None:
 def test_sizes_that_are_only_claimed_take_no_memory(llama: Path, tmp_path: Path) -> None:
     change(llama, hidden_size=2**30, head_dim=8)
     with pytest.raises(UserError, match=r"a weight of [\d,]+ numbers, but all tensors have"):
+        read_model(llama)
+    change(llama, hidden_size=24, num_attention_heads=2**40, num_key_value_heads=1, head_dim=2**40)
+    with pytest.raises(UserError, match="sizes that no tensor can have"):
         read_model(llama)
     change(llama, num_attention_heads=0)
     with pytest.raises(UserError, match="n_heads"):
@@ -75,6 +78,17 @@ def test_numbers_in_a_gguf(tmp_path: Path, key: str, number: int, told: str) -> 
     path.write_bytes(changed)
     with pytest.raises(UserError, match=told):
         read_gguf_model(GGUF(path))
+
+
+def test_a_bert_has_segments(tmp_path: Path) -> None:
+    settings = EncoderSettings(**PRESETS["bert-tiny"] | SMALL)
+    write_model(tmp_path / "bert", build_masked(settings, n_tokens=30), settings)
+    change(tmp_path / "bert", type_vocab_size=0)
+    with pytest.raises(UserError, match="a BERT has segments"):
+        read_model(tmp_path / "bert")
+    none = EncoderSettings(**PRESETS["bert-tiny"] | SMALL | {"n_segments": 0})
+    with pytest.raises(UserError, match="no Hugging Face model computes"):
+        write_model(tmp_path / "none", build_masked(none, n_tokens=30), none)
 
 
 def test_names_without_end_are_cut(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_what_changes_text_before_is_refused() -> None:
     with pytest.raises(UserError, match="GGUF files cannot say how this tokeniser cuts text"):
         gguf_metadata(TextTokenizer(backend, ROLES), 263)
     words = Backend(models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
-    with pytest.raises(UserError, match="of the kind BPE, this one is WordLevel"):
+    with pytest.raises(UserError, match="of the kind BPE with merges, this one is WordLevel"):
         gguf_metadata(TextTokenizer(words, Roles()), 2)
 
 

@@ -123,7 +123,7 @@ def on_meta(make: Callable[[], M], n_layers: int, sizes: Collection[int], *, whe
         try:
             with torch.device("meta"):
                 made = make()
-        except (RuntimeError, OverflowError) as error:
+        except (RuntimeError, OverflowError, TypeError) as error:  # by how far it is too large
             what = f"sizes that no tensor can have ({str(error).splitlines()[0]})"
         else:
             largest = max((weight.numel() for weight in made.parameters()), default=0)

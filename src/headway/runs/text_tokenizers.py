@@ -17,16 +17,13 @@ from headway.data.rows import expand
 from headway.runs.tokenizers import opened_tokenizer
 from headway.settings.model import DecoderSettings, EncoderSettings
 from headway.settings.tokenizer import TokenizerSettings
+from headway.tokens.folder_files import GENERATION_CONFIG as ENDS
+from headway.tokens.folder_files import TOKENIZER, TOKENIZER_CONFIG
 from headway.tokens.gguf import gguf_tokenizer
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import framing, train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
-TOKENIZER, TOKENIZER_CONFIG, ENDS = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "generation_config.json",
-)
 _TEMPLATE = "chat_template.jinja"
 _KEY = "tokenizer.ggml"
 

@@ -31,7 +31,8 @@ _PACKAGES = {"llama_cpp": "llama-cpp-python"}
 _SHARED = "shared_vocabulary.json"
 _ROWS, _LENGTH, _NEW = 3, 12, 32
 _EXACT = 1e-3  # nats: float32, summed in another order
-_STORED = {"F32": 0.05, "F16": 0.05, "Q8_0": 0.5}  # llama.cpp rounds keys, values and inputs too
+# Nats, of the unlikeliest token too: where numbers are rounded, llama.cpp rounds what they meet
+_STORED = {"F32": _EXACT, "F16": 0.1, "Q8_0": 2.0}
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,13 @@ def _llama_cpp(tool: Any, place: Path, portable: Portable, found: _Found) -> Non
     stored = STORAGES[file.tensors["token_embd.weight"].kind].name
     n_new = _n_new(portable)
     theirs = tool.Llama(
-        model_path=str(place), n_ctx=_LENGTH + n_new, logits_all=True, verbose=False, n_gpu_layers=0
+        model_path=str(place),
+        n_ctx=_LENGTH + n_new,
+        logits_all=True,
+        type_k=tool.GGML_TYPE_F32,
+        type_v=tool.GGML_TYPE_F32,
+        n_gpu_layers=0,
+        verbose=False,
     )
     rows = [theirs.tokenize(text.encode(), add_bos=False, special=False) for text in TEXTS]
     found.ids(rows, portable.text.encode(TEXTS))
@@ -176,7 +183,7 @@ def _llama_cpp(tool: Any, place: Path, portable: Portable, found: _Found) -> Non
         logits = torch.from_numpy(theirs.scores[len(row) - 1 : len(row) + n_new - 1].copy())
         ours = _forced(model, row, chosen, portable)
         found.numbers(logits.log_softmax(-1), ours, _STORED[stored])
-        found.choices(chosen, ours, _STORED[stored])
+        found.choices(chosen, ours, _STORED[stored] / 4)
 
 
 def _ctranslate2(tool: Any, place: Path, portable: Portable, found: _Found) -> None:

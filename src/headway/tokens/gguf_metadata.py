@@ -49,8 +49,9 @@ def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
     """
     file, roles = json.loads(tokenizer.to_json()), tokenizer.roles
     model = file["model"]
-    if model["type"] != "BPE":
-        what = f"GGUF files hold tokenisers of the kind BPE, this one is {model['type']}"
+    if model["type"] != "BPE" or not model["merges"]:
+        kind = "BPE without merges" if model["type"] == "BPE" else model["type"]
+        what = f"GGUF files hold tokenisers of the kind BPE with merges, this one is {kind}"
         raise UserError(what, where=tokenizer.where)
     tokens = _tokens(tokenizer, n_tokens)
     if model.get("byte_fallback"):
@@ -103,7 +104,7 @@ def _byte_level(file: File, tokenizer: TextTokenizer) -> dict[str, Any]:
     raise UserError(
         "the rule by which this tokeniser cuts text into words has no name in GGUF files",
         where=tokenizer.where,
-        todo=f"those with a name: {known}",
+        todo=f"those with a name: {known} (a model that was trained with one of them can go there)",
     )
 
 

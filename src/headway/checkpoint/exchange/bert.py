@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from headway.base.errors import UserError
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.names import Row, layers, linear, row
 from headway.settings.model import EncoderSettings
@@ -20,6 +21,11 @@ def settings_of(config: Config) -> EncoderSettings:
     config.need("position_embedding_type", "absolute", default="absolute")
     config.need("is_decoder", False, default=False)
     config.need("add_cross_attention", False, default=False)
+    n_segments = config.take("type_vocab_size", int, 2)
+    if n_segments < 1:
+        raise UserError(
+            f"'type_vocab_size' is {n_segments}; a BERT has segments", where=config.where
+        )
     return config.settings(
         EncoderSettings,
         n_layers=config.take("num_hidden_layers", int),
@@ -29,7 +35,7 @@ def settings_of(config: Config) -> EncoderSettings:
         feed_forward=config.choose("hidden_act", _ACTIVATIONS, default="gelu"),
         norm_eps=config.take("layer_norm_eps", float, 1e-12),
         max_length=config.take("max_position_embeddings", int, 512),
-        n_segments=config.take("type_vocab_size", int, 2),
+        n_segments=n_segments,
         dropout=config.take("hidden_dropout_prob", float, 0.1),
         attention_dropout=config.take("attention_probs_dropout_prob", float, 0.1),
     )

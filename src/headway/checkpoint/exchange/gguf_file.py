@@ -42,23 +42,28 @@ _STRING, _ARRAY = 8, 9
 
 @dataclass(frozen=True)
 class Storage:
-    """How numbers are stored: in blocks of so many, each of so many bytes."""
+    """How numbers are stored: in blocks of so many, each of so many bytes.
+
+    A block has floats of the type `floats` at these places; the rest are whole numbers.
+    """
 
     name: str
     block: int
     n_bytes: int
+    floats: str = "<f2"
+    places: tuple[int, ...] = (0,)
 
 
 STORAGES = {
-    0: Storage("F32", 1, 4),
+    0: Storage("F32", 1, 4, "<f4"),
     1: Storage("F16", 1, 2),
     2: Storage("Q4_0", 32, 18),
-    3: Storage("Q4_1", 32, 20),
+    3: Storage("Q4_1", 32, 20, places=(0, 2)),
     8: Storage("Q8_0", 32, 34),
-    12: Storage("Q4_K", 256, 144),
-    13: Storage("Q5_K", 256, 176),
-    14: Storage("Q6_K", 256, 210),
-    30: Storage("BF16", 1, 2),
+    12: Storage("Q4_K", 256, 144, places=(0, 2)),
+    13: Storage("Q5_K", 256, 176, places=(0, 2)),
+    14: Storage("Q6_K", 256, 210, places=(208,)),
+    30: Storage("BF16", 1, 2, "bfloat16"),
 }
 
 
@@ -136,6 +141,16 @@ class GGUF:
     def tensor(self, name: str) -> Tensor:
         """A tensor in float32. Raises UserError if it holds what is not a number."""
         gguf = optional("gguf", extra="gguf", where=str(self.path))
+        blocks, stored = self._blocks(name), self.tensors[name]
+        numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(stored.kind))
+        return torch.from_numpy(np.asarray(numbers, dtype=np.float32)).reshape(stored.shape)
+
+    def check(self, name: str) -> None:
+        """Raise UserError if a tensor holds what is not a number; nothing is kept of it."""
+        self._blocks(name)
+
+    def _blocks(self, name: str) -> np.ndarray[Any, Any]:
+        """The bytes of a tensor, (…, bytes of a row), whose floats are numbers."""
         stored = self.tensors[name]
         n_bytes = stored.end - stored.begin
         # read, not mapped: pages that were looked at once would stay in memory
@@ -143,14 +158,9 @@ class GGUF:
         if len(raw) < n_bytes:
             raise UserError("it became shorter while it was read", where=str(self.path))
         storage = STORAGES[stored.kind]
-        row = stored.shape[-1] // storage.block * storage.n_bytes
-        blocks = raw.reshape(*stored.shape[:-1], row)
-        with np.errstate(all="ignore"):  # what overflows is found out below
-            numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType(stored.kind))
-        found = torch.from_numpy(np.asarray(numbers, dtype=np.float32)).reshape(stored.shape)
-        if not bool(found.isfinite().all()):
-            raise UserError(f"'{name}' holds what is not a number", where=str(self.path))
-        return found
+        if not _all_numbers(raw.reshape(-1, storage.n_bytes), storage):
+            raise UserError(f"'{visible(name)}' holds what is not a number", where=str(self.path))
+        return raw.reshape(*stored.shape[:-1], -1)
 
     def _alignment(self, reader: _Reader) -> int:
         alignment = self.metadata.get("general.alignment", 32)
@@ -158,6 +168,21 @@ class GGUF:
         if not fits or alignment & (alignment - 1):
             raise reader.broken(f"an alignment of {alignment}")
         return int(alignment)
+
+
+def _all_numbers(blocks: np.ndarray[Any, Any], storage: Storage) -> bool:
+    """Whether no float in the blocks (N, bytes) is infinite or none at all.
+
+    What is made of them is a number then: float32 has room for 16 bits times a few.
+    """
+    if storage.floats == "bfloat16":
+        exponents = blocks.view("<u2") & 0x7F80
+        return not bool((exponents == 0x7F80).any())
+    width = np.dtype(storage.floats).itemsize
+    return all(
+        bool(np.isfinite(blocks[:, place : place + width].copy().view(storage.floats)).all())
+        for place in storage.places
+    )
 
 
 class _Reader:

@@ -58,6 +58,8 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     if settings.tie == "none":
         rows.append(row("head.weight", "output.weight"))
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
+    for name in file.tensors:  # before memory is taken for any
+        file.check(name)
     theirs = {name: stored.shape for name, stored in file.tensors.items()}
     adopt(model, to_ours(rows, theirs, file.tensor, shapes, ignored=IGNORED, where=where))
     number_places(model)
