@@ -129,7 +129,7 @@ def test_heads_that_do_not_divide_the_width(
     ("name", "what"),
     [
         ("cldr/transfomer", "unknown recipe 'cldr/transfomer'; did you mean 'cldr/transformer'?"),
-        ("pears", "did you mean 'pairs'? known: cldr/rnn, cldr/rnn-attention, cldr/transformer"),
+        ("pears", "did you mean 'pairs'? known: bert/pretrain-small, cldr/rnn, "),
         ("nothing.toml", "nothing.toml: there is no such recipe file"),
         ("pairs", "recipe pairs, data.train.source: names no file; give it as --set"),
     ],

@@ -126,3 +126,15 @@ def test_the_page_of_prompting_tells_what_was_measured() -> None:
     assert f"at most {harness['largest_difference']:.6f} nats" in page
     assert harness["largest_difference"] <= 1e-4
     assert harness["requests"] == harness["same_greedy"] == 200
+
+
+def test_the_small_language_model_of_code_is_what_was_measured() -> None:
+    page = (ROOT / "docs" / "how-to" / "pretraining.md").read_text("utf-8")
+    found = json.loads((RESULTS / "lm-stdlib.json").read_text("utf-8"))
+    assert f"{found['test']['bits_per_byte']:.2f} bits per byte" in page
+    assert found["test"]["bits_per_byte"] < 2.0
+    assert found["training"]["seconds"] <= 600
+    greedy, drawn = found["completions"].values()
+    assert f"{100 * greedy['parse']:.0f} parse as Python ({100 * drawn['parse']:.0f}" in page
+    assert greedy["parse"] > 0.5
+    assert drawn["parse"] > 0.5

@@ -105,14 +105,15 @@ def wanted(kind: type[Settings], prefix: str) -> dict[str, str]:
             default = "required"
         else:
             default = "–" if field.default is None else f"`{json.dumps(field.default)}`"
-        found[f"`{prefix}{name}`"] = default
+        found[f"`{prefix}{field.alias or name}`"] = default
     return found
 
 
 def check_choices(table: list[list[str]], prefix: str, kind: type[Settings]) -> None:
     """That each key's row has the names among which it chooses."""
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     for key, value, *_ in table:
-        named = choices(kind.model_fields[key.strip("`").removeprefix(prefix)].annotation)
+        named = choices(fields[key.strip("`").removeprefix(prefix)].annotation)
         if named:
             assert re.findall(r'"([^"]+)"', value) == named, key
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headway.base.files import to_json, write_atomic
-from headway.settings.training import WIDEST
+from headway.settings.bounds import WIDEST
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)

@@ -18,7 +18,7 @@ from headway.cli.links import LinksFile, open_links
 from headway.cli.options import Beam, Device, Run
 from headway.cli.volume import WINDOW, Pace, Stops, Unfinished, Unknown
 from headway.data.stream import line_windows, lines_ahead
-from headway.settings.training import WIDEST
+from headway.settings.bounds import WIDEST
 
 if TYPE_CHECKING:
     from headway.runs.translation import Translation

@@ -7,10 +7,12 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from headway.base.errors import UserError
-from headway.settings.data import Errors
+
+if TYPE_CHECKING:  # the settings take a while to load, and verbs that read lines need none
+    from headway.settings.data import Errors
 
 BOM = b"\xef\xbb\xbf"
 # What other tools take for a line end, or what a text should not hold

@@ -15,11 +15,11 @@ from pydantic import (
 )
 
 from headway.settings.base import Settings
+from headway.settings.bounds import WIDEST
 from headway.settings.model import Rate
 
 Metric = Literal["loss", "bleu", "chrf", "exact_match", "token_accuracy"]
 LabelMetric = Literal["loss", "accuracy", "f1", "matthews", "pearson", "spearman"]
-WIDEST = 10_000  # beam: more takes the memory of any machine
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
