@@ -18,12 +18,12 @@ from headway.runs.classifier import TextClassifier
 from headway.runs.embedder import Embedder
 from headway.runs.filler import Filler
 from headway.runs.language_model import LanguageModel
-from headway.runs.load import load as open_trained_translator
+from headway.runs.load import load as open_translator_run
 from headway.runs.load import open_run
 from headway.runs.marian import open_marian
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
-from headway.settings.model import DecoderSettings, TransformerSettings
+from headway.settings.model import DecoderSettings
 
 Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
 
@@ -31,10 +31,10 @@ Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
 def load(path: str | Path, *, device: str = "auto") -> Opened:
     """Open a run, a Hugging Face folder or a .gguf file.
 
-    A translator or a Marian gives a `Translator`, a GPT or a Llama a `LanguageModel`, an encoder
-    that was fine-tuned on labels a `TextClassifier`, one with a head for masked tokens a `Filler`,
-    any other an `Embedder`. Raises UserError if there is no model at that place, or one that
-    Headway does not compute.
+    A translator, ours or a Marian, gives a `Translator`, a GPT or a Llama a `LanguageModel`, an
+    encoder that was fine-tuned on labels a `TextClassifier`, one with a head for masked tokens a
+    `Filler`, any other an `Embedder`. Raises UserError if there is no model at that place, or one
+    that Headway does not compute.
     """
     place = Path(path)
     if place.suffix == ".gguf":
@@ -43,11 +43,8 @@ def load(path: str | Path, *, device: str = "auto") -> Opened:
         opened: Opened = open_run(place, device=device)
         return opened
     config = read_config(place)
-    kind = family_of(config).kind
-    if issubclass(kind, DecoderSettings):
+    if issubclass(family_of(config).kind, DecoderSettings):
         return open_language_model(place, device=device)
-    if issubclass(kind, TransformerSettings):
-        return open_translator(place, device=device)
     if "BertForSequenceClassification" in (config.table.get("architectures") or ()):
         return open_classifier(place, device=device)
     found, settings = read_model(place)
@@ -61,7 +58,7 @@ def open_translator(path: str | Path, *, device: str = "auto") -> Translator:
     place = Path(path)
     if is_foreign(place):
         return open_marian(place, pick_device(device))
-    return open_trained_translator(place, device=device)
+    return open_translator_run(place, device=device)
 
 
 def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ class Portable:
     model: nn.Module
     settings: StackSettings
     files: Mapping[str, bytes] = field(default_factory=dict)
-    ids: dict[str, Any] = field(default_factory=dict)
+    ids: Mapping[str, Any] = field(default_factory=dict)
     text: TextTokenizer | None = None
     sides: Sides | None = None
 
@@ -125,21 +125,22 @@ class Portable:
             return cls.of_text_model(*read_gguf_model(file), tokenizer)
         if is_foreign(path):
             return cls.of_folder(path)
-        opened = open_run(path, device="cpu")
+        return cls.of_run(open_run(path, device="cpu"))
+
+    @classmethod
+    def of_run(cls, opened: Any) -> Portable:
+        """What a run opened as."""
         if isinstance(opened, Translator):
             return cls.of_translator(opened)
         made = cls.of_text_model(opened.model, opened.settings, opened.tokenizer)
         if isinstance(opened, TextClassifier):
-            made.ids.update(label_ids(opened.labels))
+            labels = opened.labels or ["LABEL_0"]
+            named: dict[str, Any] = {"id2label": {str(n): name for n, name in enumerate(labels)}}
+            named["label2id"] = {name: n for n, name in enumerate(labels)}
+            if opened.labels is None:
+                named["problem_type"] = "regression"
+            return replace(made, ids={**made.ids, **named})
         return made
-
-
-def label_ids(labels: Sequence[str] | None) -> dict[str, Any]:
-    """What a config.json says of the classes of a classifier, or of its numbers."""
-    if labels is None:
-        return {"problem_type": "regression"}
-    names = dict(enumerate(labels))
-    return {"id2label": names, "label2id": {name: id for id, name in names.items()}}
 
 
 def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:

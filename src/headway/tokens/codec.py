@@ -55,16 +55,16 @@ class Codec:
         """
         return [self._piece(id) for id in ids]
 
-    def tokens(self) -> list[str | None]:
-        """The token of each id, as files spell it; None for an id that is no token's."""
-        return [self._made.id_to_token(id) for id in range(len(self))]
-
     def token(self, id: int) -> str:
         """The token of an id as the file has it. ValueError if there is none."""
         token = self._made.id_to_token(id)
         if token is None:
             raise ValueError(f"id {id} is not among the {len(self)} of this tokeniser")
         return token
+
+    def tokens(self) -> list[str | None]:
+        """The token of each id, as files spell it; None for an id that is no token's."""
+        return [self._made.id_to_token(id) for id in range(len(self))]
 
     def ordinary(self) -> list[int]:
         """The ids that text can have, in order: all but those of special tokens."""
