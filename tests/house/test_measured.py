@@ -138,3 +138,11 @@ def test_the_small_language_model_of_code_is_what_was_measured() -> None:
     assert f"{100 * greedy['parse']:.0f} parse as Python ({100 * drawn['parse']:.0f}" in page
     assert greedy["parse"] > 0.5
     assert drawn["parse"] > 0.5
+
+
+def test_a_real_encoder_is_what_it_is_elsewhere() -> None:
+    page = (ROOT / "docs" / "how-to" / "models.md").read_text("utf-8")
+    found = json.loads((RESULTS / "real-encoder.json").read_text("utf-8"))
+    assert f"to {found['largest_difference']:.1e} (" in page.replace("e-7", "e-07")
+    assert found["largest_difference"] < 2e-5
+    assert found["ranked_first"] == len(found["rankings"]) == 10
