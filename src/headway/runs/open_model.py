@@ -45,6 +45,8 @@ def load(path: str | Path, *, device: str = "auto") -> Opened:
     config = read_config(place)
     if issubclass(family_of(config).kind, DecoderSettings):
         return open_language_model(place, device=device)
+    if issubclass(family_of(config).kind, TransformerSettings):
+        return open_translator(place, device=device)
     if "BertForSequenceClassification" in (config.table.get("architectures") or ()):
         return open_classifier(place, device=device)
     found, settings = read_model(place)
