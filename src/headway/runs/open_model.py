@@ -23,7 +23,7 @@ from headway.runs.load import open_run
 from headway.runs.marian import open_marian
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
-from headway.settings.model import DecoderSettings
+from headway.settings.model import DecoderSettings, TransformerSettings
 
 Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
 
