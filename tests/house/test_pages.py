@@ -36,9 +36,20 @@ from headway.settings.model import (
     TransformerSettings,
 )
 from headway.settings.presets import PRESETS
+from headway.settings.rows import (
+    AnswerSettings,
+    AnswerTable,
+    HubAnswers,
+    HubLabels,
+    LabelSettings,
+    LabelTable,
+)
 from headway.settings.tokenizer import PairTokenizerSettings
 from headway.settings.training import (
     EvaluateSettings,
+    FineTuneSettings,
+    LabelEvaluateSettings,
+    LoraSettings,
     TextEvaluateSettings,
     TextTrainSettings,
     TrainSettings,
@@ -64,6 +75,10 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     (f"{SOURCES}the interpreter's own text", "", BuiltinTexts),
     ("`[masking]`", "masking.", MaskingSettings),
     ("`[evaluate]` with documents", "evaluate.", TextEvaluateSettings),
+    ("`[data]` of labelled texts", "data.", LabelSettings),
+    ("`[data]` of prompts and answers", "data.", AnswerSettings),
+    ("`[train.lora]`", "train.lora.", LoraSettings),
+    ("`[evaluate]` with labels", "evaluate.", LabelEvaluateSettings),
 ]
 # What these have beside another table of the page, or with another default
 FURTHER: list[tuple[str, str, type[Settings], type[Settings]]] = [
@@ -73,6 +88,11 @@ FURTHER: list[tuple[str, str, type[Settings], type[Settings]]] = [
     ('`[model]` with `kind = "decoder"`', "model.", DecoderSettings, TransformerSettings),
     ('`[model]` with `kind = "encoder"`', "model.", EncoderSettings, TransformerSettings),
     ("`[train]` with documents", "train.", TextTrainSettings, TrainSettings),
+    (f"{PARTS}labelled texts", "", LabelTable, TableFile),
+    (f"{PARTS}labelled texts of the hub", "", HubLabels, HubPairs),
+    (f"{PARTS}prompts and answers", "", AnswerTable, TableFile),
+    (f"{PARTS}prompts and answers of the hub", "", HubAnswers, HubPairs),
+    ("`[train]` of fine-tuning", "train.", FineTuneSettings, TrainSettings),
 ]
 
 
@@ -146,7 +166,8 @@ def test_the_page_of_recipe_keys_has_what_differs(
 def test_the_page_of_recipe_keys_has_every_table() -> None:
     tables = {name for kind in RECIPES.values() for name in kind.model_fields}
     tables -= {"description", "seed"}
-    assert {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix} == tables
+    found = {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix}
+    assert found == tables | {"train.lora"}
 
 
 def test_the_page_of_recipe_keys_names_the_presets() -> None:
