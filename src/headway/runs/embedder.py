@@ -46,6 +46,10 @@ class Embedder:
         self.model, self.tokenizer, self.device = model.to(device).eval(), tokenizer, device
         self.pooling, self.normalizes, self.longest = pooling, normalizes, longest
 
+    def __repr__(self) -> str:
+        n = sum(weight.numel() for weight in self.model.parameters())
+        return f"Embedder({n:,} parameters, {self.pooling} of the states, {self.device})"
+
     @classmethod
     def of_folder(
         cls, model: Encoder, settings: EncoderSettings, folder: Path, device: torch.device

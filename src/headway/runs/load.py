@@ -17,7 +17,6 @@ from headway.checkpoint.steps import newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.runs.tasks.all import task_of
 from headway.runs.tasks.base import O, Task
-from headway.runs.translator import Translator
 from headway.settings.base import parse
 from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe
@@ -38,16 +37,6 @@ def open_run(path: str | Path, *, device: str = "auto") -> Any:
     _refuse_not_finite(weights, where)
     task = task_of(recipe).read(recipe, folder)
     return opened(task, weights, pick_device(device), where=where)
-
-
-def load(path: str | Path, *, device: str = "auto") -> Translator:
-    """`open_run` for what needs a translator. Raises UserError for other runs too."""
-    found = open_run(path, device=device)
-    if not isinstance(found, Translator):
-        raise UserError(
-            f"not a translator but {found!r}", where=str(path), todo="name the run of a translator"
-        )
-    return found
 
 
 def stored_recipe(folder: RunFolder) -> Recipe:

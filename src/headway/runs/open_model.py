@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
 
 from headway.base.errors import UserError
 from headway.base.runtime import pick_device
@@ -18,14 +20,14 @@ from headway.runs.classifier import TextClassifier
 from headway.runs.embedder import Embedder
 from headway.runs.filler import Filler
 from headway.runs.language_model import LanguageModel
-from headway.runs.load import load as open_translator_run
 from headway.runs.load import open_run
 from headway.runs.marian import open_marian
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
-from headway.settings.model import DecoderSettings, TransformerSettings
+from headway.settings.model import TransformerSettings
 
 Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
+M = TypeVar("M", Translator, LanguageModel, TextClassifier, Filler)
 
 
 def load(path: str | Path, *, device: str = "auto") -> Opened:
@@ -36,35 +38,6 @@ def load(path: str | Path, *, device: str = "auto") -> Opened:
     `Filler`, any other an `Embedder`. Raises UserError if there is no model at that place, or one
     that Headway does not compute.
     """
-    place = Path(path)
-    if place.suffix == ".gguf":
-        return open_language_model(place, device=device)
-    if not is_foreign(place):
-        opened: Opened = open_run(place, device=device)
-        return opened
-    config = read_config(place)
-    if issubclass(family_of(config).kind, DecoderSettings):
-        return open_language_model(place, device=device)
-    if issubclass(family_of(config).kind, TransformerSettings):
-        return open_translator(place, device=device)
-    if "BertForSequenceClassification" in (config.table.get("architectures") or ()):
-        return open_classifier(place, device=device)
-    found, settings = read_model(place)
-    if isinstance(found, MaskedLanguageModel):
-        return Filler(found, folder_tokenizer(place), settings, pick_device(device))
-    return _embedder(found, settings, place, device)
-
-
-def open_translator(path: str | Path, *, device: str = "auto") -> Translator:
-    """A run or a Marian folder. Raises UserError if there is none at that place."""
-    place = Path(path)
-    if is_foreign(place):
-        return open_marian(place, pick_device(device))
-    return open_translator_run(place, device=device)
-
-
-def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
-    """A model that continues text. Raises UserError if there is none at that place."""
     place, chosen = Path(path), pick_device(device)
     if place.suffix == ".gguf":
         file = GGUF(place)
@@ -72,94 +45,78 @@ def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageMo
         model, settings = read_gguf_model(file)
         return LanguageModel(model, tokenizer, settings, chosen)
     if not is_foreign(place):
-        opened = open_run(place, device=device)
-        if not isinstance(opened, LanguageModel):
-            raise UserError(
-                f"{opened!r} does not continue text", where=str(place), todo="name a language model"
-            )
+        opened: Opened = open_run(place, device=device)
         return opened
+    if issubclass(family_of(read_config(place)).kind, TransformerSettings):
+        return open_marian(place, chosen)
     found, settings = read_model(place)
-    if not isinstance(found, Decoder):
-        raise UserError(
-            f"a {settings.kind} does not continue text",
-            where=str(place),
-            todo="name a GPT or a Llama",
-        )
-    return LanguageModel(found, folder_tokenizer(place), settings, chosen)
+    return _at_work(found, settings, place, chosen)
+
+
+def _at_work(found: Any, settings: Any, folder: Path, device: torch.device) -> Opened:
+    """A model of a Hugging Face folder with the tokeniser beside it."""
+    if isinstance(found, Encoder):
+        return Embedder.of_folder(found, settings, folder, device)
+    tokenizer = folder_tokenizer(folder)
+    if isinstance(found, Decoder):
+        return LanguageModel(found, tokenizer, settings, device)
+    if isinstance(found, MaskedLanguageModel):
+        return Filler(found, tokenizer, settings, device)
+    assert isinstance(found, Classifier), "there are no other kinds of folder"
+    n = found.head.out_features
+    names = read_config(folder).table.get("id2label")
+    known = names if isinstance(names, dict) else {}
+    labels = [str(known.get(str(number), f"LABEL_{number}")) for number in range(n)]
+    return TextClassifier(
+        found,
+        tokenizer,
+        settings,
+        None if n == 1 else labels,
+        longest=settings.max_length,
+        device=device,
+    )
+
+
+def open_translator(path: str | Path, *, device: str = "auto") -> Translator:
+    """A run or a Marian folder. Raises UserError if there is none at that place."""
+    return _only(Translator, path, device, "translate", "name a translator's run, or a Marian")
+
+
+def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
+    """A model that continues text. Raises UserError if there is none at that place."""
+    return _only(LanguageModel, path, device, "continue text", "name a GPT or a Llama")
 
 
 def open_filler(path: str | Path, *, device: str = "auto") -> Filler:
     """A model that guesses what is masked. Raises UserError if there is none at that place."""
-    place = Path(path)
-    if not is_foreign(place):
-        opened = open_run(place, device=device)
-        if not isinstance(opened, Filler):
-            raise UserError(
-                f"{opened!r} does not fill masks",
-                where=str(place),
-                todo="name the run of a masked language model",
-            )
-        return opened
-    found, settings = read_model(place)
-    if not isinstance(found, MaskedLanguageModel):
-        raise UserError(
-            f"a {settings.kind} without a head for masked tokens",
-            where=str(place),
-            todo="name a BERT that was exported with it",
-        )
-    return Filler(found, folder_tokenizer(place), settings, pick_device(device))
+    todo = "name a BERT that has its head for masked tokens"
+    return _only(Filler, path, device, "fill masks", todo)
+
+
+def open_classifier(path: str | Path, *, device: str = "auto") -> TextClassifier:
+    """A model that tells labels. Raises UserError if there is none at that place."""
+    todo = "fine-tune it first: headway finetune RECIPE --from PATH"
+    return _only(TextClassifier, path, device, "tell labels", todo)
 
 
 def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
     """An encoder that gives a vector a text. Raises UserError if there is none at that place."""
     place = Path(path)
-    if not is_foreign(place):
-        opened = open_run(place, device=device)
-        if not isinstance(opened, Filler):
-            raise UserError(
-                f"{opened!r} does not embed text", where=str(place), todo="name an encoder"
-            )
-        return opened.embedder()
-    found, settings = read_model(place)
-    return _embedder(found, settings, place, device)
+    if place.suffix != ".gguf" and is_foreign(place):
+        found, settings = read_model(place)
+        encoder = found if isinstance(found, Encoder) else getattr(found, "encoder", None)
+        if isinstance(encoder, Encoder):  # whatever heads are on it
+            return Embedder.of_folder(encoder, settings, place, pick_device(device))
+        raise _other(f"a {settings.kind}", place, "embed text", "name an encoder")
+    return _only(Filler, place, device, "embed text", "name an encoder").embedder()
 
 
-def _embedder(found: Any, settings: Any, place: Path, device: str) -> Embedder:
-    encoder = found if isinstance(found, Encoder) else getattr(found, "encoder", None)
-    if not isinstance(encoder, Encoder):
-        raise UserError(
-            f"a {settings.kind} does not embed text", where=str(place), todo="name an encoder"
-        )
-    return Embedder.of_folder(encoder, settings, place, pick_device(device))
-
-
-def open_classifier(path: str | Path, *, device: str = "auto") -> TextClassifier:
-    """A model that tells labels: a run, or a Hugging Face folder whose labels have names.
-
-    Raises UserError if there is none at that place.
-    """
-    place = Path(path)
-    if not is_foreign(place):
-        opened = open_run(place, device=device)
-        if not isinstance(opened, TextClassifier):
-            raise UserError(f"not a classifier but {opened!r}", where=str(place))
+def _only(kind: type[M], path: str | Path, device: str, does: str, todo: str) -> M:
+    opened = load(path, device=device)
+    if isinstance(opened, kind):
         return opened
-    model, settings = read_model(place)
-    if not isinstance(model, Classifier):
-        raise UserError(
-            f"a {settings.kind} without a classifier",
-            where=str(place),
-            todo="fine-tune it: headway finetune RECIPE --from PATH",
-        )
-    n = model.head.out_features
-    names = read_config(place).table.get("id2label")
-    known = names if isinstance(names, dict) else {}
-    labels = [str(known.get(str(number), f"LABEL_{number}")) for number in range(n)]
-    return TextClassifier(
-        model,
-        folder_tokenizer(place),
-        settings,
-        None if n == 1 else labels,
-        longest=settings.max_length,
-        device=pick_device(device),
-    )
+    raise _other(repr(opened), path, does, todo)
+
+
+def _other(what: str, path: str | Path, does: str, todo: str) -> UserError:
+    return UserError(f"{what} does not {does}", where=str(path), todo=todo)
