@@ -44,7 +44,7 @@ class Examples:
                 state.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
         return state.hexdigest()
 
-    def notices(self, part: PartName) -> list[str]:
+    def notices(self, part: str) -> list[str]:
         """What was read, in sentences."""
         told = [f"{part}: {len(self):,} rows"]
         for each in self.findings:

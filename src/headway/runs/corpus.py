@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headway.base.errors import UserError
-from headway.base.runtime import return_pages
 from headway.batches.on_disk import SideWriter
+from headway.batches.packed import shares_of
 from headway.batches.pairs import EncodedSide
 from headway.data.documents import DocumentStream, document_streams
 from headway.data.notes import Finding
 from headway.data.tables import PartName
-from headway.runs.tokenizers import opened_tokenizer
 from headway.settings.documents import DocumentSettings
-from headway.settings.tokenizer import TokenizerSettings
-from headway.tokens.text import TextTokenizer
-from headway.tokens.text_training import framing, train_text_tokenizer
+from headway.settings.training import TrainSettings
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
+TESTED = 10  # times the rows of an evaluation are read for the test at the end
 CORPUS = "data.json"  # of a run: what became of its training data
 
 
@@ -95,9 +93,10 @@ def refuse_few(sources: Mapping[str, EncodedSource], batch_tokens: int) -> None:
 
 
 def corpus_report(
-    sources: Mapping[str, EncodedSource], shares: Sequence[float], passes: Sequence[float]
+    sources: Mapping[str, EncodedSource], shares: Sequence[float], train: TrainSettings
 ) -> dict[str, Any]:
-    """What became of each source, as JSON can hold it; `passes` by the end of the training."""
+    """What became of each source, as JSON can hold it, and how often the training reads it."""
+    read = train.steps * train.accumulate * train.batch_tokens
     return {
         name: {
             "origin": source.origin,
@@ -105,12 +104,12 @@ def corpus_report(
             "tokens": source.tokens,
             "bytes": source.n_bytes,
             "share": share,
-            "passes": round(times, 3),
+            "passes": round(share * read / source.tokens, 3),
             "findings": [
                 {**finding.to_table(), "dropped": finding.dropped} for finding in source.findings
             ],
         }
-        for (name, source), share, times in zip(sources.items(), shares, passes, strict=True)
+        for (name, source), share in zip(sources.items(), shares, strict=True)
     }
 
 
@@ -131,14 +130,17 @@ def corpus_notices(report: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def learnt_tokenizer(
-    settings: TokenizerSettings, data: DocumentSettings, *, masks: bool
-) -> TextTokenizer:
-    """The tokeniser that the settings name, or one that is learnt from the training part."""
-    if settings.file is not None:
-        return framing(opened_tokenizer(settings.file), masks=masks)
-    streams = document_streams(data, "train")
-    texts = itertools.chain.from_iterable(stream.texts() for stream in streams.values())
-    made = train_text_tokenizer(settings, texts, masks=masks)
-    return_pages()
-    return made
+def training_texts(data: DocumentSettings) -> Iterator[str]:
+    """One pass over the documents of the training part."""
+    for stream in document_streams(data, "train").values():
+        yield from stream.texts()
+
+
+def shares_in(data: DocumentSettings, train: Mapping[str, EncodedSource]) -> list[float]:
+    """The share of each training source. Raises UserError for one without a token."""
+    for name, source in train.items():
+        if not source.tokens:
+            raise UserError("the tokeniser finds nothing in it", where=f"data.train.{name}")
+    weights = {name: part.weight for name, part in data.train.items()}
+    tokens = {name: source.tokens for name, source in train.items()}
+    return shares_of(tokens, weights, data.temperature)

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
 from headway.base.files import read_json, to_json
+from headway.base.runtime import return_pages
 from headway.checkpoint.exchange.folders import is_foreign
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.run import RunFolder
@@ -65,17 +66,22 @@ def recipe_tokenizer(
     settings: TokenizerSettings,
     folder: RunFolder | None,
     texts: Iterable[str],
+    *,
+    masks: bool = False,
 ) -> TextTokenizer:
     """That of `folder`, of a run that goes on; that of what the model begins from; that of the
-    file which the settings name; else one that is learnt from `texts`.
+    file which the settings name; else one that is learnt from `texts`, read once. The last two
+    have a token that masks others if that is wanted.
     """
     if folder is not None:
         return run_tokenizer(folder)
     if model.origin is not None:
         return origin_tokenizer(model.origin)
     if settings.file is not None:
-        return framing(opened_tokenizer(settings.file), masks=False)
-    return train_text_tokenizer(settings, texts, masks=False)
+        return framing(opened_tokenizer(settings.file), masks=masks)
+    made = train_text_tokenizer(settings, texts, masks=masks)
+    return_pages()  # learning takes over 1 kB for each distinct word, most of it freed by now
+    return made
 
 
 def origin_tokenizer(origin: str) -> TextTokenizer:

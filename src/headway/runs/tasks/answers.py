@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -16,16 +15,16 @@ from headway.batches.pairs import EncodedSide
 from headway.checkpoint.run import RunFolder
 from headway.data.answers import conversation, read_answers
 from headway.data.examples import Examples
-from headway.data.tables import PARTS, PartName
+from headway.data.tables import PartName
 from headway.evaluate.likelihood import Likelihood
 from headway.models.build import build_decoder
 from headway.models.decoder import Decoder
 from headway.runs.language_model import LanguageModel, Sampling
-from headway.runs.tasks.base import Judgement, Material, Task
-from headway.runs.tasks.ending import PASSAGES, end_run
-from headway.runs.text_tokenizers import recipe_tokenizer, run_tokenizer, tokenizer_files
+from headway.runs.tasks.base import Judgement, Material
+from headway.runs.tasks.ending import PASSAGES
+from headway.runs.tasks.held import HeldTask
+from headway.runs.text_tokenizers import recipe_tokenizer, tokenizer_files
 from headway.settings.kinds import AnswerRecipe
-from headway.tokens.text import TextTokenizer
 from headway.training.losses import token_statistics
 from headway.training.objectives import PredictNext
 
@@ -48,42 +47,38 @@ class AnswerRows:
 
 
 @dataclass(frozen=True)
-class AnswerTask(Task[LanguageModel]):
-    """A recipe for prompts and answers, with its tokeniser and perhaps its data."""
+class AnswerTask(HeldTask[LanguageModel, Examples]):
+    """A recipe for prompts and answers."""
 
     recipe: AnswerRecipe
-    tokenizer: TextTokenizer
-    material: Material | None = None
-    valid: Examples | None = None
-    test: Examples | None = None
 
     @classmethod
     def prepare(cls, recipe: AnswerRecipe, folder: RunFolder | None) -> Self:
         """Read, learn or open the tokeniser, encode."""
-        found = {
-            name: part for name in PARTS if (part := read_answers(recipe.data, name)) is not None
-        }
-        texts = (text for row in found["train"].rows for text in row)
+        train = read_answers(recipe.data, "train")
+        assert train is not None, "the settings require a training part"
+        texts = (text for row in train.rows for text in row)
         tokenizer = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
-        rows = cls(recipe, tokenizer).encode(found["train"])
+        rows = cls(recipe, tokenizer).encode(train)
         steps = recipe.train.for_rows(len(rows.ids.lengths))
         task = cls(recipe.model_copy(update={"train": steps}), tokenizer)
-        return dataclasses.replace(
-            task,
-            material=task._material(rows, found),
-            valid=found.get("valid"),
-            test=found.get("test"),
+        valid, valid_hashes = task.held("valid")
+        test, test_hashes = task.held("test")
+        parts = {"train": train, "valid": valid, "test": test}
+        material = task._material(
+            rows,
+            {name: part for name, part in parts.items() if part is not None},
+            {"train": train.digest(), **valid_hashes, **test_hashes},
         )
+        return replace(task, material=material, valid=valid, test=test)
 
-    @classmethod
-    def read(cls, recipe: AnswerRecipe, folder: RunFolder) -> Self:
-        """The tokeniser of a run."""
-        return cls(recipe, run_tokenizer(folder))
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Of the vocabulary."""
-        return {"n_tokens": len(self.tokenizer)}
+    def held(self, name: PartName) -> tuple[Examples | None, dict[str, str]]:
+        """The rows of the part; of the validation part the first that an evaluation reads."""
+        found = read_answers(self.recipe.data, name)
+        if found is None:
+            return None, {}
+        first = found.rows[: self.recipe.evaluate.rows] if name == "valid" else found.rows
+        return replace(found, rows=first), {name: found.digest()}
 
     @property
     def longest(self) -> int:
@@ -97,20 +92,6 @@ class AnswerTask(Task[LanguageModel]):
     def open(self, model: Decoder, device: torch.device) -> LanguageModel:
         """The model with its tokeniser."""
         return LanguageModel(model, self.tokenizer, self.recipe.model, device)
-
-    def judge(self, opened: LanguageModel) -> Judgement | None:
-        """How likely it finds the answers of the validation part; and some that it gives."""
-        if self.valid is None:
-            return None
-        first = dataclasses.replace(self.valid, rows=self.valid.rows[: self.recipe.evaluate.rows])
-        return self._judged(opened, first)
-
-    def summarise(self, folder: RunFolder, opened: LanguageModel) -> None:
-        """Judge on the test part, or on the validation part if there is none."""
-        part, examples = ("valid", self.valid) if self.test is None else ("test", self.test)
-        found = None if examples is None else self._judged(opened, examples)
-        parameters = sum(weight.numel() for weight in opened.model.parameters())
-        end_run(folder, found, part=part, facts={"parameters": f"{parameters:,}"})
 
     def encode(self, examples: Examples) -> AnswerRows:
         """The rows of a part, each cut to the longest; those without an answer are left out.
@@ -149,9 +130,11 @@ class AnswerTask(Task[LanguageModel]):
         return [(asked, False), ([*said, min(self.tokenizer.roles.ends)], True)]
 
     @torch.no_grad()
-    def _judged(self, opened: LanguageModel, examples: Examples) -> Judgement:
-        rows, found = self.encode(examples), Likelihood()
-        pad, together = self.tokenizer.roles.pad or 0, self.recipe.train.batch_rows
+    def judged(self, opened: LanguageModel, part: Examples) -> Judgement:
+        """How likely it finds the answers; and some that it gives."""
+        rows, found = self.encode(part), Likelihood()
+        pad = self.tokenizer.roles.pad or 0
+        together = max(1, self.recipe.evaluate.batch_tokens // int(rows.ids.lengths.max()))
         batches = AnswerBatches(rows.ids, rows.learnt, together, seed=0, pad=pad)
         lengths, head = rows.ids.lengths, opened.model.head
         for some in like_lengths(lengths, together, np.arange(len(lengths))):
@@ -165,7 +148,7 @@ class AnswerTask(Task[LanguageModel]):
             "perplexity": found.perplexity,
             "token_accuracy": found.token_accuracy,
             "tokens": found.tokens,
-            PASSAGES: self._passages(opened, examples),
+            PASSAGES: self._passages(opened, part),
         }
         said = f"perplexity {found.perplexity:.2f}  token accuracy {found.token_accuracy:.1f}"
         return Judgement(record, -found.mean, said)
@@ -189,7 +172,9 @@ class AnswerTask(Task[LanguageModel]):
         place = next(place for place, (_, said) in enumerate(pieces) if said)
         return [id for some, _ in pieces[:place] for id in some], pieces[place][0]
 
-    def _material(self, rows: AnswerRows, parts: Mapping[PartName, Examples]) -> Material:
+    def _material(
+        self, rows: AnswerRows, parts: Mapping[str, Examples], hashes: Mapping[str, str]
+    ) -> Material:
         settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
         n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
         told = [line for name, part in parts.items() for line in part.notices(name)]
@@ -204,6 +189,6 @@ class AnswerTask(Task[LanguageModel]):
             AnswerBatches(rows.ids, rows.learnt, settings.batch_rows, self.recipe.seed, pad),
             PredictNext(settings.label_smoothing),
             tokenizer_files(self.tokenizer),
-            {name: part.digest() for name, part in parts.items()},
+            hashes,
             tuple(told),
         )

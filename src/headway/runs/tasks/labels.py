@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +15,17 @@ from headway.batches.by_length import FramedRows, LabelBatches
 from headway.checkpoint.run import RunFolder
 from headway.data.examples import Examples
 from headway.data.labelled import classes_of, read_labelled
-from headway.data.tables import PARTS, PartName
+from headway.data.tables import PartName
 from headway.evaluate.labels import class_scores, number_scores
 from headway.models.build import build_classifier
 from headway.models.encoder import Classifier
 from headway.runs.classifier import TextClassifier
 from headway.runs.framing import framed_rows
-from headway.runs.tasks.base import Judgement, Material, Task
-from headway.runs.tasks.ending import PASSAGES, end_run
+from headway.runs.tasks.base import Judgement, Material
+from headway.runs.tasks.ending import PASSAGES
+from headway.runs.tasks.held import HeldTask
 from headway.runs.text_tokenizers import recipe_tokenizer, run_tokenizer, tokenizer_files
 from headway.settings.kinds import LabelRecipe
-from headway.tokens.text import TextTokenizer
 from headway.training.fine_tuning import PredictLabel, label_loss
 
 LABELS = "labels.json"  # of a run: its classes, in the order of the head's rows
@@ -42,15 +41,11 @@ class LabelledRows:
 
 
 @dataclass(frozen=True)
-class LabelTask(Task[TextClassifier]):
-    """A recipe for labelled texts, with its tokeniser, its classes and perhaps its data."""
+class LabelTask(HeldTask[TextClassifier, LabelledRows]):
+    """A recipe for labelled texts, with its classes: none for a regression."""
 
     recipe: LabelRecipe
-    tokenizer: TextTokenizer
-    classes: list[str]  # none for a regression
-    material: Material | None = None
-    valid: LabelledRows | None = None
-    test: LabelledRows | None = None
+    classes: list[str] = field(default_factory=list)
 
     @classmethod
     def prepare(cls, recipe: LabelRecipe, folder: RunFolder | None) -> Self:
@@ -64,26 +59,30 @@ class LabelTask(Task[TextClassifier]):
         tokenizer = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
         steps = recipe.train.for_rows(len(train))
         recipe = recipe.model_copy(update={"train": steps})
-        task = cls(recipe, tokenizer, classes or [])
-        found: dict[PartName, Examples] = {"train": train}
-        for name in PARTS[1:]:
-            if (part := read_labelled(recipe.data, name, classes)) is not None:
-                found[name] = part
-        rows = {name: task.encode(part) for name, part in found.items()}
-        material = task._material(rows["train"], found)
-        return dataclasses.replace(
-            task, material=material, valid=rows.get("valid"), test=rows.get("test")
+        task = cls(recipe, tokenizer, classes=classes or [])
+        valid, valid_hashes = task.held("valid")
+        test, test_hashes = task.held("test")
+        rows = {"train": task.encode(train), "valid": valid, "test": test}
+        material = task._material(
+            {name: part for name, part in rows.items() if part is not None},
+            {"train": train.digest(), **valid_hashes, **test_hashes},
         )
+        return replace(task, material=material, valid=valid, test=test)
 
     @classmethod
     def read(cls, recipe: LabelRecipe, folder: RunFolder) -> Self:
         """The tokeniser and the classes of a run."""
-        return cls(recipe, run_tokenizer(folder), _stored_classes(folder))
+        return cls(recipe, run_tokenizer(folder), classes=_stored_classes(folder))
 
     @property
     def sizes(self) -> Mapping[str, int]:
         """Of the vocabulary, and of the head."""
-        return {"n_tokens": len(self.tokenizer), "n_classes": len(self.classes) or 1}
+        return {**super().sizes, "n_classes": len(self.classes) or 1}
+
+    def held(self, name: PartName) -> tuple[LabelledRows | None, dict[str, str]]:
+        """All rows of the part."""
+        found = read_labelled(self.recipe.data, name, self.classes or None)
+        return (None, {}) if found is None else (self.encode(found), {name: found.digest()})
 
     @property
     def longest(self) -> int:
@@ -106,17 +105,9 @@ class LabelTask(Task[TextClassifier]):
             pairs=self.recipe.data.train.second is not None,
         )
 
-    def judge(self, opened: TextClassifier) -> Judgement | None:
-        """How many labels of the validation part it tells."""
-        return None if self.valid is None else self._judged(opened, self.valid)
-
-    def summarise(self, folder: RunFolder, opened: TextClassifier) -> None:
-        """Judge on the test part, or on the validation part if there is none."""
-        part, rows = ("valid", self.valid) if self.test is None else ("test", self.test)
-        found = None if rows is None else self._judged(opened, rows)
-        parameters = sum(weight.numel() for weight in opened.model.parameters())
-        facts = {"parameters": f"{parameters:,}", "labels": ", ".join(self.classes) or "numbers"}
-        end_run(folder, found, part=part, facts=facts)
+    def facts(self, opened: TextClassifier) -> dict[str, str]:
+        """What the report tells of the model."""
+        return {**super().facts(opened), "labels": ", ".join(self.classes) or "numbers"}
 
     def encode(self, examples: Examples) -> LabelledRows:
         """The rows of a part, framed, their labels as numbers."""
@@ -137,7 +128,8 @@ class LabelTask(Task[TextClassifier]):
         places = {label: place for place, label in enumerate(self.classes)}
         return LabelledRows(examples, rows, np.array([places[each] for each in told], np.int64))
 
-    def _judged(self, opened: TextClassifier, part: LabelledRows) -> Judgement:
+    def judged(self, opened: TextClassifier, part: LabelledRows) -> Judgement:
+        """How many labels it tells."""
         outputs = opened.outputs(part.rows, batch_tokens=self.recipe.evaluate.batch_tokens)
         regression = self.recipe.data.regression
         loss = label_loss(outputs, torch.from_numpy(part.labels), 0.0, regression)
@@ -171,8 +163,8 @@ class LabelTask(Task[TextClassifier]):
         probability, best = output.softmax(dim=-1).max(dim=-1)
         return f"{self.classes[int(best)]} ({float(probability):.0%})"
 
-    def _material(self, train: LabelledRows, parts: Mapping[PartName, Examples]) -> Material:
-        settings = self.recipe.train
+    def _material(self, parts: Mapping[str, LabelledRows], hashes: Mapping[str, str]) -> Material:
+        settings, train = self.recipe.train, parts["train"]
         batches = LabelBatches(
             train.rows,
             train.labels,
@@ -185,12 +177,13 @@ class LabelTask(Task[TextClassifier]):
             batches,
             PredictLabel(settings.label_smoothing, regression=regression),
             {**tokenizer_files(self.tokenizer), LABELS: to_json(self.classes)},
-            {name: part.digest() for name, part in parts.items()},
-            tuple(self._notices(train, parts)),
+            hashes,
+            tuple(self._notices(parts)),
         )
 
-    def _notices(self, train: LabelledRows, parts: Mapping[PartName, Examples]) -> list[str]:
-        told = [line for name, part in parts.items() for line in part.notices(name)]
+    def _notices(self, parts: Mapping[str, LabelledRows]) -> list[str]:
+        train = parts["train"]
+        told = [line for name, part in parts.items() for line in part.examples.notices(name)]
         if self.classes:
             counts = np.bincount(train.labels, minlength=len(self.classes)) / len(train.labels)
             shares = zip(self.classes, counts, strict=True)

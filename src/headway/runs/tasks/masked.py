@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 
-from headway.base.errors import UserError
 from headway.batches.masked import (
     MaskedBatch,
     MaskedBatches,
@@ -18,7 +17,6 @@ from headway.batches.masked import (
     Vocabulary,
     fixed_batches,
 )
-from headway.batches.packed import shares_of
 from headway.batches.sentences import SentenceRows, marked
 from headway.checkpoint.run import RunFolder
 from headway.data.sentences import split_sentences
@@ -28,66 +26,75 @@ from headway.models.build import build_masked
 from headway.models.encoder import MaskedLanguageModel
 from headway.runs.corpus import (
     CORPUS,
-    Encode,
+    TESTED,
     EncodedSource,
     corpus_notices,
     corpus_report,
     encode_part,
-    learnt_tokenizer,
     refuse_few,
+    shares_in,
+    training_texts,
 )
 from headway.runs.filler import Filler
 from headway.runs.masked_likelihood import masked_likelihood
-from headway.runs.tasks.base import Judgement, Material, Task
-from headway.runs.tasks.ending import PASSAGES, end_run
-from headway.runs.text_tokenizers import origin_tokenizer, run_tokenizer, tokenizer_files
+from headway.runs.tasks.base import Judgement, Material
+from headway.runs.tasks.ending import PASSAGES
+from headway.runs.tasks.held import HeldTask
+from headway.runs.text_tokenizers import recipe_tokenizer, tokenizer_files
 from headway.settings.kinds import MaskedRecipe
-from headway.tokens.text import TextTokenizer
 from headway.training.objectives import PredictMasked
 
-TESTED = 10  # times the rows of an evaluation are read for the test at the end
 _FIXED = (0, 0)  # the seed of what is judged on: runs of any seed can be compared
 Held = Mapping[str, Sequence[MaskedBatch]]
 
 
 @dataclass(frozen=True)
-class MaskedTask(Task[Filler]):
-    """A recipe for documents, with its tokeniser and perhaps its data."""
+class MaskedTask(HeldTask[Filler, Held]):
+    """A recipe for documents."""
 
     recipe: MaskedRecipe
-    tokenizer: TextTokenizer
-    material: Material | None = None
-    valid: Held | None = None
-    test: Held | None = None
 
     @classmethod
     def prepare(cls, recipe: MaskedRecipe, folder: RunFolder | None) -> Self:
         """Read, learn or open the tokeniser, encode."""
-        if folder is not None:
-            made = run_tokenizer(folder)
-        elif recipe.model.origin is not None:
-            made = origin_tokenizer(recipe.model.origin)
-        else:
-            made = learnt_tokenizer(recipe.tokenizer, recipe.data, masks=True)
-        encode = _encoding(made, sentences=recipe.masking.next_sentence)
-        train, hashes = encode_part(recipe.data, "train", encode)
+        texts = training_texts(recipe.data)
+        made = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts, masks=True)
+        task = cls(recipe, made)
+        train, hashes = encode_part(recipe.data, "train", task.encode)
         refuse_few(train, recipe.train.batch_tokens)
-        masking = _masking(recipe, made)
-        n = recipe.evaluate.rows
-        valid, valid_hashes = _held(recipe, "valid", encode, masking, n)
-        test, test_hashes = _held(recipe, "test", encode, masking, TESTED * n)
-        material = _material(recipe, made, train, hashes | valid_hashes | test_hashes, masking)
-        return cls(recipe, made, material, valid, test or valid)
-
-    @classmethod
-    def read(cls, recipe: MaskedRecipe, folder: RunFolder) -> Self:
-        """The tokeniser of a run."""
-        return cls(recipe, run_tokenizer(folder))
+        valid, valid_hashes = task.held("valid")
+        test, test_hashes = task.held("test")
+        material = task._material(train, hashes | valid_hashes | test_hashes)
+        return replace(task, material=material, valid=valid, test=test)
 
     @property
-    def sizes(self) -> Mapping[str, int]:
-        """Of the vocabulary."""
-        return {"n_tokens": len(self.tokenizer)}
+    def length(self) -> int:
+        """Tokens of a row."""
+        return self.recipe.data.length or self.recipe.model.max_length
+
+    @property
+    def masking(self) -> Masking:
+        """How tokens are hidden."""
+        settings = self.recipe.masking
+        return Masking(Vocabulary.of(self.tokenizer), settings.rate, settings.whole_words)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids that say where sentences begin; without next sentences a text is one."""
+        split = self.recipe.masking.next_sentence
+        parts = [split_sentences(text) if split else [text] for text in texts]
+        rows = iter(self.tokenizer.encode(list(itertools.chain.from_iterable(parts))))
+        return [marked(list(itertools.islice(rows, len(part)))) for part in parts]
+
+    def held(self, name: PartName) -> tuple[Held | None, dict[str, str]]:
+        """The first rows of each source, hidden once and for all."""
+        n = self.recipe.evaluate.rows * (TESTED if name == "test" else 1)
+        tokens, budget = n * self.length, self.recipe.evaluate.batch_tokens
+        found, hashes = encode_part(self.recipe.data, name, self.encode, tokens=tokens)
+        held = {
+            source: fixed_batches(self._rows(each, _FIXED), self.masking, n, budget)
+            for source, each in found.items()
+        }
+        return held or None, hashes
 
     def build(self) -> MaskedLanguageModel:
         """The model with its first weights."""
@@ -97,19 +104,9 @@ class MaskedTask(Task[Filler]):
         """The model with its tokeniser."""
         return Filler(model, self.tokenizer, self.recipe.model, device)
 
-    def judge(self, opened: Filler) -> Judgement | None:
+    def judged(self, opened: Filler, part: Held) -> Judgement:
         """How well it guesses what is masked in held-out text; some of it filled in."""
-        return self._judged(opened, self.valid) if self.valid else None
-
-    def summarise(self, folder: RunFolder, opened: Filler) -> None:
-        """Judge on the test part, or on the validation part if there is none."""
-        found = self._judged(opened, self.test) if self.test else None
-        part = "test" if self.test is not self.valid else "valid"
-        parameters = sum(weight.numel() for weight in opened.model.parameters())
-        end_run(folder, found, part=part, facts={"parameters": f"{parameters:,}"})
-
-    def _judged(self, opened: Filler, held: Held) -> Judgement:
-        found = {name: masked_likelihood(opened.model, each) for name, each in held.items()}
+        found = {name: masked_likelihood(opened.model, each) for name, each in part.items()}
         masked = sum((each for each, _ in found.values()), Likelihood())
         follows = sum((each for _, each in found.values()), Likelihood())
         record: dict[str, Any] = {
@@ -125,7 +122,7 @@ class MaskedTask(Task[Filler]):
             said += f"  next sentence {follows.token_accuracy:.1f} %"
         if len(found) > 1:
             record |= {f"nll_{name}": each.mean for name, (each, _) in found.items()}
-        record[PASSAGES] = self._passages(opened, next(iter(held.values())))
+        record[PASSAGES] = self._passages(opened, next(iter(part.values())))
         return Judgement(record, -masked.mean, said)
 
     def _passages(self, opened: Filler, batches: Sequence[MaskedBatch]) -> list[dict[str, str]]:
@@ -147,85 +144,38 @@ class MaskedTask(Task[Filler]):
             )
         return found
 
+    def _rows(self, source: EncodedSource, seed: Sequence[int]) -> SentenceRows:
+        pairs = self.recipe.masking.next_sentence
+        frame = 3 if pairs else 2
+        return SentenceRows(source.documents, self.length - frame, seed=seed, pairs=pairs)
 
-def _length(recipe: MaskedRecipe) -> int:
-    return recipe.data.length or recipe.model.max_length
-
-
-def _encoding(tokenizer: TextTokenizer, *, sentences: bool) -> Encode:
-    """From texts to ids that say where sentences begin; without `sentences` a text is one."""
-
-    def encode(texts: Sequence[str]) -> list[list[int]]:
-        parts = [split_sentences(text) if sentences else [text] for text in texts]
-        rows = iter(tokenizer.encode(list(itertools.chain.from_iterable(parts))))
-        return [marked(list(itertools.islice(rows, len(part)))) for part in parts]
-
-    return encode
-
-
-def _rows(recipe: MaskedRecipe, source: EncodedSource, seed: Sequence[int]) -> SentenceRows:
-    pairs = recipe.masking.next_sentence
-    frame = 3 if pairs else 2
-    return SentenceRows(source.documents, _length(recipe) - frame, seed=seed, pairs=pairs)
-
-
-def _held(
-    recipe: MaskedRecipe, name: PartName, encode: Encode, masking: Masking, n: int
-) -> tuple[Held, dict[str, str]]:
-    """Up to `n` rows of each source of a part, hidden once and for all; the hashes of its texts."""
-    found, hashes = encode_part(recipe.data, name, encode, tokens=n * _length(recipe))
-    budget = recipe.evaluate.batch_tokens
-    held = {
-        source: fixed_batches(_rows(recipe, each, _FIXED), masking, n, budget)
-        for source, each in found.items()
-    }
-    return held, hashes
-
-
-def _masking(recipe: MaskedRecipe, tokenizer: TextTokenizer) -> Masking:
-    settings = recipe.masking
-    return Masking(Vocabulary.of(tokenizer), settings.rate, settings.whole_words)
-
-
-def _material(
-    recipe: MaskedRecipe,
-    tokenizer: TextTokenizer,
-    train: Mapping[str, EncodedSource],
-    hashes: Mapping[str, str],
-    masking: Masking,
-) -> Material:
-    tokens = {name: source.tokens for name, source in train.items()}
-    for name, source in train.items():
-        if not source.tokens:
-            raise UserError("the tokeniser finds nothing in it", where=f"data.train.{name}")
-    weights = {name: part.weight for name, part in recipe.data.train.items()}
-    shares = shares_of(tokens, weights, recipe.data.temperature)
-    rows = [
-        _rows(recipe, source, (recipe.seed, place)) for place, source in enumerate(train.values())
-    ]
-    # a share is one of the tokens: a source of short rows has more of them
-    wanted = np.array(
-        [
-            share * each.n_rows / n
-            for share, each, n in zip(shares, rows, tokens.values(), strict=True)
+    def _material(self, train: Mapping[str, EncodedSource], hashes: Mapping[str, str]) -> Material:
+        recipe, masking = self.recipe, self.masking
+        shares = shares_in(recipe.data, train)
+        rows = [
+            self._rows(source, (recipe.seed, place)) for place, source in enumerate(train.values())
         ]
-    )
-    batches = MaskedBatches(
-        rows,
-        (wanted / wanted.sum()).tolist(),
-        recipe.train.batch_tokens,
-        recipe.seed,
-        pad=masking.vocabulary.pad,
-        masking=masking,
-    )
-    read = recipe.train.steps * recipe.train.accumulate * recipe.train.batch_tokens
-    passes = [share * read / each for share, each in zip(shares, tokens.values(), strict=True)]
-    report = corpus_report(train, shares, passes)
-    return Material(
-        batches,
-        PredictMasked(recipe.train.label_smoothing),
-        tokenizer_files(tokenizer),
-        hashes,
-        tuple(corpus_notices(report)),
-        {CORPUS: report},
-    )
+        # a share is one of the tokens: a source of short rows has more of them
+        wanted = np.array(
+            [
+                share * each.n_rows / source.tokens
+                for share, each, source in zip(shares, rows, train.values(), strict=True)
+            ]
+        )
+        batches = MaskedBatches(
+            rows,
+            (wanted / wanted.sum()).tolist(),
+            recipe.train.batch_tokens,
+            recipe.seed,
+            pad=masking.vocabulary.pad,
+            masking=masking,
+        )
+        report = corpus_report(train, shares, recipe.train)
+        return Material(
+            batches,
+            PredictMasked(recipe.train.label_smoothing),
+            tokenizer_files(self.tokenizer),
+            hashes,
+            tuple(corpus_notices(report)),
+            {CORPUS: report},
+        )
