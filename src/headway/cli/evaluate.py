@@ -47,9 +47,11 @@ def evaluate(  # long: its options
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
-    """Judge a run: BLEU, chrF, exact match, token accuracy, perplexity, by source length.
+    """Judge a run on its test part, or on its validation part if it has none.
 
-    With --task a classifier, by the task's official metrics.
+    A translator by BLEU, chrF, exact match, token accuracy and perplexity, also by source length; a
+    language model by perplexity and bits per byte; a classifier by its scores, or with --task by
+    the official metrics of a task of GLUE.
 
     With --tasks a language model (a Hugging Face folder or a .gguf file as well) is put to the
     standard benchmarks: needs pip install 'headway[eval]'.
@@ -66,8 +68,21 @@ def evaluate(  # long: its options
         _evaluate_harness(run, tasks, shots, lines, json, device)
     elif shots is not None or lines is not None:
         raise UserError("--shots and --lines go with --tasks", todo="add --tasks NAME")
-    else:
+    elif data or beam or not _evaluate_held_out(run, json, device):
         _evaluate_pairs(run, data, beam, json, device)
+
+
+def _evaluate_held_out(run: Path, json: Path | None, device: str) -> bool:
+    """Judge a run that is no translator's; whether it is one."""
+    from headway.runs.judging import judge_run
+
+    found = judge_run(run, device=device)
+    if found is None:
+        return False
+    part, judgement = found
+    print(f"{part}: {judgement.said}")
+    write_json(json, {"part": part, **judgement.record})
+    return True
 
 
 def _evaluate_harness(

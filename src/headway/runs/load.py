@@ -32,11 +32,15 @@ def open_run(path: str | Path, *, device: str = "auto") -> Any:
     """
     folder = RunFolder(Path(path))
     recipe = stored_recipe(folder)
-    weights = run_weights(folder, recipe)
+    return open_weights(folder, task_of(recipe).read(recipe, folder), pick_device(device))
+
+
+def open_weights(folder: RunFolder, task: Task[O], device: torch.device) -> O:
+    """The model of a run's task with the run's weights. Raises UserError as `open_run` does."""
+    weights = run_weights(folder, task.recipe)
     where = str(folder.path)
     _refuse_not_finite(weights, where)
-    task = task_of(recipe).read(recipe, folder)
-    return opened(task, weights, pick_device(device), where=where)
+    return opened(task, weights, device, where=where)
 
 
 def stored_recipe(folder: RunFolder) -> Recipe:
