@@ -134,7 +134,10 @@ def main() -> None:
         file = Path(folder, "facts.jsonl")
         lines = (json.dumps(each, ensure_ascii=False) + "\n" for each in questions)
         file.write_text("".join(lines), encoding="utf-8")
-        for name, data in (("sst2", {"task": "sst2", "data": glue}), ("facts", {"file": file})):
+        for name, data in (
+            ("sst2", {"task": "glue/sst2", "glue": glue}),
+            ("facts", {"file": file}),
+        ):
             began = time.perf_counter()
             found = headway.prompt(
                 model, **data, shots=SHOTS, draws=DRAWS, lines=LINES, seed=SEED, progress=True

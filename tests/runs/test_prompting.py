@@ -71,7 +71,7 @@ class Knowing(LanguageModel):
 
 def test_who_knows_gets_all_right(glue: Path) -> None:
     found = headway.prompt(
-        Knowing(), "sst2", data=glue, shots=[4, 0], draws=3, lines=20, template="{sentence}\n:"
+        Knowing(), "glue/sst2", glue=glue, shots=[4, 0], draws=3, lines=20, template="{text}\n:"
     )
     assert [point.shots for point in found.points] == [0, 4]
     for point in found.points:
@@ -86,7 +86,7 @@ def test_who_knows_gets_all_right(glue: Path) -> None:
 
 def test_examples_come_from_the_training_part_balanced(glue: Path) -> None:
     model = Knowing()
-    found = headway.prompt(model, "sst2", data=glue, shots=[4], draws=1)
+    found = headway.prompt(model, "glue/sst2", glue=glue, shots=[4], draws=1)
     before, question = model.asked[0].rsplit("\n\n", 1)
     assert question.startswith("Review: dev 0 -\nSentiment:")
     examples = before.split("\n\n")
@@ -101,10 +101,12 @@ def test_examples_come_from_the_training_part_balanced(glue: Path) -> None:
 
 
 def test_the_result_has_all_that_it_depends_on(glue: Path) -> None:
-    found = headway.prompt(Knowing(), "sst2", data=glue, shots=[0, 1], draws=2, seed=7, lines=9)
+    found = headway.prompt(
+        Knowing(), "glue/sst2", glue=glue, shots=[0, 1], draws=2, seed=7, lines=9
+    )
     table = json.loads(json.dumps(found.to_table()))
     assert {key: table[key] for key in ("task", "by", "shots", "draws", "seed", "lines")} == {
-        "task": "sst2",
+        "task": "glue/sst2",
         "by": "likelihood",
         "shots": [0, 1],
         "draws": 2,
@@ -113,15 +115,30 @@ def test_the_result_has_all_that_it_depends_on(glue: Path) -> None:
     }
     assert len(table["files"]) == 2
     assert all(len(digest) == 64 for digest in table["files"].values())
-    assert table["template"] == "Review: {sentence}\nSentiment:"
+    assert table["template"] == "Review: {text}\nSentiment:"
     assert table["points"][0]["accuracy"]["normalised"] == 100.0
 
 
 def test_by_generation_the_line_has_to_be_the_answer(glue: Path) -> None:
-    found = headway.prompt(Knowing(), "sst2", data=glue, shots=[0], by="generation")
+    found = headway.prompt(Knowing(), "glue/sst2", glue=glue, shots=[0], by="generation")
     (point,) = found.points
     assert point.accuracy.percent == pytest.approx(100 * 20 / 30)
     assert (point.accuracy.chance, point.by_bytes) == (0.0, None)
+
+
+def test_files_as_they_circulate_are_asked(tmp_path: Path) -> None:
+    """A byte-order mark, stray quotes, CRLF; a row that is broken is left out."""
+    head = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n"
+    rows = [f'{n % 2}\t1\t2\t" The {n} .\tThe "{n} .\r\n' for n in range(40)]
+    (tmp_path / "MRPC").mkdir()
+    text = head + "".join([*rows[:7], "0\t1\t2\r\n", *rows[7:]])
+    (tmp_path / "MRPC" / "dev.tsv").write_bytes(text.encode("utf-8"))
+    model = Knowing()
+    found = headway.prompt(model, "glue/mrpc", glue=tmp_path, shots=[0])
+    assert found.settings["questions"] == 40
+    assert model.asked[0].startswith('First: " The 0 .\nSecond: The "0 .\nQuestion:')
+    lines = [record["line"] for record in found.records]
+    assert (lines[6], lines[7]) == (8, 10)
 
 
 def rows_file(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
@@ -177,13 +194,14 @@ def test_the_command_writes_table_log_and_curve(
     folder: Path, glue: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     out = [tmp_path / name for name in ("a.json", "a.jsonl", "a.svg")]
-    words = ["prompt", folder, "--task", "sst2", "--data", glue, "--shots", "0,1", "--draws", 2]
-    words += ["--template", r"{sentence}\n=", "--json", out[0], "--log", out[1], "--svg", out[2]]
+    words = ["prompt", folder, "--task", "glue/sst2", "--glue", glue, "--shots", "0,1"]
+    words += ["--draws", 2, "--template", r"{text}\n="]
+    words += ["--json", out[0], "--log", out[1], "--svg", out[2]]
     said = cli(*words, "--lines", 8, "--device", "cpu")
     assert said.code == 0, said
-    assert b"sst2: 8 questions, by likelihood" in said.out
+    assert b"glue/sst2: 8 questions, by likelihood" in said.out
     found = json.loads(out[0].read_text("utf-8"))
-    assert found["template"] == "{sentence}\n="
+    assert found["template"] == "{text}\n="
     assert [point["shots"] for point in found["points"]] == [0, 1]
     records = [json.loads(line) for line in out[1].read_text("utf-8").splitlines()]
     assert len(records) == 8 * 3
@@ -196,9 +214,9 @@ def test_the_command_writes_table_log_and_curve(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--task", "sst2"], "--task NAME --data DIR, or --file FILE"),
-        (["--file", "a", "--task", "sst2", "--data", "b"], "--file FILE"),
-        (["--task", "stsb", "--data", "b"], "unknown task of GLUE 'stsb'"),
+        ([], "write --task NAME, perhaps with --glue DIR, or --file FILE"),
+        (["--file", "a", "--task", "glue/sst2"], "--file FILE"),
+        (["--task", "glue/stsb"], "unknown task 'glue/stsb'"),
         (["--file", "a.jsonl", "--shots", "0,-1"], "--shots: '0,-1' is no list of numbers"),
         (["--file", "a.jsonl", "--svg", "a.gif"], "PNG or SVG"),
         (["--file", "a.jsonl", "--log", "a.jsonl"], "would be overwritten"),
@@ -221,7 +239,7 @@ def test_mistakes_of_the_command(
 def test_a_translator_is_not_prompted(
     trained: Callable[[str], Path], glue: Path, cli: Callable[..., Any]
 ) -> None:
-    said = cli("prompt", trained("plain"), "--task", "sst2", "--data", glue, "--shots", "0")
+    said = cli("prompt", trained("plain"), "--task", "glue/sst2", "--glue", glue, "--shots", "0")
     assert "does not continue text" in said.error
     said = cli("evaluate", trained("plain"), "--tasks", "hellaswag")
     assert "does not continue text" in said.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,6 @@ class Batch(Protocol):
 
     def to(self, device: torch.device) -> Self:
         """The same batch on a device."""
-
-
-B = TypeVar("B", bound=Batch, covariant=True)
 
 
 class Batches(ABC):

@@ -17,10 +17,11 @@ def prompt(  # long: its options
     model: Model,
     task: Annotated[
         str | None,
-        typer.Option(help="Of GLUE: cola, sst2, mrpc, qqp, mnli, qnli, rte or wnli."),
+        typer.Option(metavar="NAME", help="A task of GLUE, such as glue/sst2."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of that task's files.")
+    glue: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the task has its folder; $HEADWAY_DATA/glue."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -36,7 +37,10 @@ def prompt(  # long: its options
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help=r"The prompt, with {fields} of a row; \n is a new line."),
+        typer.Option(
+            metavar="TEXT",
+            help=r"The prompt, with {text} and {second}, or keys of a row; \n is a new line.",
+        ),
     ] = None,
     by: Annotated[
         Literal["likelihood", "generation"] | None,
@@ -57,7 +61,7 @@ def prompt(  # long: its options
     Accuracy with intervals of 95 %, by log-likelihood or by what it writes, and how much better
     that is than guessing. The seed draws examples and questions.
 
-    Example: headway prompt model.gguf --task sst2 --data glue/ --lines 200
+    Example: headway prompt model.gguf --task glue/sst2 --lines 200
     """
     refuse_same(json, file, log, svg)
     refuse_same(log, file, svg)
@@ -71,7 +75,7 @@ def prompt(  # long: its options
     found = ask(
         model,
         task,
-        data=data,
+        glue=glue,
         file=file,
         template=template.replace(r"\n", "\n") if template else None,
         shots=_numbers(shots),

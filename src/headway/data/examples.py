@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.base.errors import UserError
@@ -28,6 +28,7 @@ class Examples:
     rows: list[tuple[str, ...]]
     origin: str
     findings: tuple[Finding, ...]
+    numbers: list[int]  # of the rows' lines
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -35,6 +36,10 @@ class Examples:
     def column(self, place: int) -> list[str]:
         """The texts of a column."""
         return [row[place] for row in self.rows]
+
+    def first(self, n: int) -> Examples:
+        """The first `n` rows."""
+        return replace(self, rows=self.rows[:n], numbers=self.numbers[:n])
 
     def digest(self) -> str:
         """SHA-256 of the content, to tell later whether the data are still the same."""
@@ -99,7 +104,7 @@ class _Reading:
 
     def finish(self, rows: Iterator[Row | Bad]) -> Examples:
         """All of them, read."""
-        notes, kept, n_read, n_bad = Notes(), list[tuple[str, ...]](), 0, 0
+        notes, kept, n_read, n_bad = Notes(), list[Row](), 0, 0
         told = dict[tuple[str, ...], str]()
         for row in rows:
             n_read += 1
@@ -121,12 +126,17 @@ class _Reading:
                 again = DUPLICATE if told[asked] == answer else CONTRADICTORY
                 notes.add(again, row.number, row.texts[0])
             told[asked] = answer
-            kept.append(row.texts)
+            kept.append(row)
         if self.part.bad == "few" and n_bad > FEW * n_read:
             raise self._too_bad(n_bad, n_read, f"more than {FEW:.0%}", notes)
         if not kept:
             raise UserError("there is no row that can be used", where=self.origin)
-        return Examples(kept, self.origin, (*notes.dropped(), *notes.kept()))
+        return Examples(
+            [row.texts for row in kept],
+            self.origin,
+            (*notes.dropped(), *notes.kept()),
+            [row.number for row in kept],
+        )
 
     def _elsewhere(self, row: Row) -> str | None:
         """What to say of a row of another part; None if it is of this one."""

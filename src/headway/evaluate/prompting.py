@@ -23,30 +23,32 @@ _RESAMPLES = 2000
 
 
 class Prompt(NamedTuple):
-    """How rows become questions: a text with `{fields}`, and the word for each label."""
+    """How labelled rows become questions: a text with {text} and {second}, a word a label."""
 
     template: str
-    words: tuple[str, ...]
+    words: Mapping[str, str]
 
 
-_TRUE = "{sentence1}\nQuestion: {sentence2} True or False?\nAnswer:"
-_SAME = "First: {%s}\nSecond: {%s}\nQuestion: Do both say the same? Yes or No?\nAnswer:"
+_YES = {"0": "No", "1": "Yes"}
+_SAME = "First: {text}\nSecond: {second}\nQuestion: Do both say the same? Yes or No?\nAnswer:"
+_TRUE = "{text}\nQuestion: {second} True or False?\nAnswer:"
 PROMPTS: Mapping[str, Prompt] = {
-    "cola": Prompt(
-        "{sentence}\nQuestion: Is this sentence good English? Yes or No?\nAnswer:", ("No", "Yes")
+    "glue/cola": Prompt(
+        "{text}\nQuestion: Is this sentence good English? Yes or No?\nAnswer:", _YES
     ),
-    "sst2": Prompt("Review: {sentence}\nSentiment:", ("negative", "positive")),
-    "mrpc": Prompt(_SAME % ("#1 String", "#2 String"), ("No", "Yes")),
-    "qqp": Prompt(_SAME % ("question1", "question2"), ("No", "Yes")),
-    "mnli": Prompt(
-        "{sentence1}\nQuestion: {sentence2} True, False or Neither?\nAnswer:",
-        ("True", "Neither", "False"),
+    "glue/sst2": Prompt("Review: {text}\nSentiment:", {"0": "negative", "1": "positive"}),
+    "glue/mrpc": Prompt(_SAME, _YES),
+    "glue/qqp": Prompt(_SAME, _YES),
+    "glue/mnli": Prompt(
+        "{text}\nQuestion: {second} True, False or Neither?\nAnswer:",
+        {"entailment": "True", "neutral": "Neither", "contradiction": "False"},
     ),
-    "qnli": Prompt(
-        "{sentence}\nQuestion: Does this answer '{question}'? Yes or No?\nAnswer:", ("Yes", "No")
+    "glue/qnli": Prompt(
+        "{second}\nQuestion: Does this answer '{text}'? Yes or No?\nAnswer:",
+        {"entailment": "Yes", "not_entailment": "No"},
     ),
-    "rte": Prompt(_TRUE, ("True", "False")),
-    "wnli": Prompt(_TRUE, ("False", "True")),
+    "glue/rte": Prompt(_TRUE, {"entailment": "True", "not_entailment": "False"}),
+    "glue/wnli": Prompt(_TRUE, {"0": "False", "1": "True"}),
 }
 """Ours; each task of GLUE that has classes (STS-B has grades, which no word says)."""
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from headway.base.errors import UserError, unknown
+from headway.base.errors import UserError
 from headway.data.labelled import read_labelled
 from headway.data.tables import PartName
 from headway.evaluate.labels import class_scores, number_scores
 from headway.runs.classifier import TextClassifier
 from headway.settings.base import parse
-from headway.settings.glue import FILES, GLUE, glue_recipe
+from headway.settings.glue import GLUE, glue_data
 from headway.settings.rows import LabelSettings
 
 
@@ -48,17 +48,11 @@ def evaluate_task(
     `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. Raises UserError for an
     unknown task, files that are not there, and a classifier of other labels.
     """
-    if name not in GLUE:
-        raise unknown("task", name, GLUE)
+    table = glue_data(name, None if folder is None else str(folder))
     task = GLUE[name]
     if task.regression != (classifier.labels is None):
         what = "numbers" if task.regression else "labels"
         raise UserError(f"{name} asks for {what}, which {classifier!r} does not give")
-    table = glue_recipe(name)["data"]
-    if folder is not None:
-        for part in ("train", "valid", "test"):
-            if part in table:
-                table[part]["file"] = table[part]["file"].replace(FILES, str(folder))
     settings = parse(LabelSettings, table, where=name)
     return [
         found

@@ -9,18 +9,23 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, unknown
 from headway.base.files import digest
-from headway.data.glue import glue_file, read_glue
+from headway.data.examples import Examples
+from headway.data.labelled import read_labelled
 from headway.data.lines import stream_lines
+from headway.data.tables import PartName
 from headway.evaluate.prompting import PROMPTS, Question, fill
+from headway.settings.base import parse
+from headway.settings.glue import glue_data
+from headway.settings.rows import LabelSettings
 
 _POOL = 4  # times the most examples of a question: so many rows of a file are set apart for them
 
 
 @dataclass(frozen=True)
-class Task:
-    """Questions, the pool of which examples are drawn, and the SHA-256 of the files of both."""
+class PromptTask:
+    """Questions, the pool of which examples are drawn, and the SHA-256 of the data of both."""
 
     name: str
     questions: list[Question]
@@ -40,30 +45,49 @@ class Task:
 
 
 def glue_task(
-    name: str, data: Path, *, most: int, seed: int, lines: int | None, template: str | None
-) -> Task:
+    name: str,
+    folder: Path | None,
+    *,
+    most: int,
+    seed: int,
+    lines: int | None,
+    template: str | None,
+) -> PromptTask:
     """A task of GLUE: questions of its validation part, examples of its training part.
 
-    A template names columns in braces. Raises UserError for a task that is not known, and for
-    fewer rows than `most` examples.
+    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. A template has {text}
+    and, of a pair, {second}. Raises UserError for a task that is not known or cannot be asked in
+    words, and for fewer rows than `most` examples.
     """
-    valid, train = (glue_file(name, data, part) for part in ("valid", "train"))
+    if name not in PROMPTS:
+        raise unknown("task", name, PROMPTS)
+    table = glue_data(name, None if folder is None else str(folder))
+    settings = parse(LabelSettings, table, where=name)
     words, text = PROMPTS[name].words, template or PROMPTS[name].template
 
-    def questions(path: Path) -> list[Question]:
-        return [
-            Question(row.line, fill(text, row.cells, where=name), words[row.label], words)
-            for row in read_glue(name, path)
-        ]
+    def questions(part: PartName) -> tuple[Examples, list[Question]]:
+        found = read_labelled(settings, part, list(words))
+        assert found is not None, "each task has both parts"
+        made = []
+        for line, row in zip(found.numbers, found.rows, strict=True):
+            *texts, label = (each.strip() for each in row)
+            fields = dict(zip(("text", "second"), texts, strict=False))
+            prompt = fill(text, fields, where=name)
+            made.append(Question(line, prompt, words[label], tuple(words.values())))
+        return found, made
 
-    asked, _ = _divide(questions(valid), 0, lines, seed)
-    pool = questions(train) if most else []
-    _enough(pool, most, train)
-    files = {path.name: digest(path) for path in ([valid, train] if most else [valid])}
-    return Task(name, asked, pool, files, text)
+    valid, asked = questions("valid")
+    digests, pool = {Path(valid.origin).name: valid.digest()}, list[Question]()
+    if most:
+        train, pool = questions("train")
+        digests[Path(train.origin).name] = train.digest()
+        _enough(pool, most, train.origin)
+    return PromptTask(name, _divide(asked, 0, lines, seed)[0], pool, digests, text)
 
 
-def file_task(path: Path, *, most: int, seed: int, lines: int | None, template: str | None) -> Task:
+def file_task(
+    path: Path, *, most: int, seed: int, lines: int | None, template: str | None
+) -> PromptTask:
     """Rows of JSON: `prompt`, `answer`, and `choices` if the answer is one of some.
 
     The answer is a text, or the number of a choice, from 0 on. With a template the prompt is made
@@ -76,8 +100,8 @@ def file_task(path: Path, *, most: int, seed: int, lines: int | None, template: 
         if line.strip()
     ]
     asked, pool = _divide(rows, min(_POOL * most, len(rows) // 2), lines, seed)
-    _enough(pool, most, path)
-    return Task(path.stem, asked, pool, {path.name: digest(path)}, template)
+    _enough(pool, most, str(path))
+    return PromptTask(path.stem, asked, pool, {path.name: digest(path)}, template)
 
 
 def _row(line: str | bytes, where: str, number: int, template: str | None) -> Question:
@@ -114,10 +138,10 @@ def _divide(
     return [rows[place] for place in sorted(chosen)], [rows[place] for place in order[:apart]]
 
 
-def _enough(pool: Sequence[Question], most: int, path: Path) -> None:
+def _enough(pool: Sequence[Question], most: int, where: str) -> None:
     if len(pool) < most:
         raise UserError(
             f"{most} examples cannot be drawn from {len(pool)} rows",
-            where=str(path),
+            where=where,
             todo="ask with fewer: --shots",
         )

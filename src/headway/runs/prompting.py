@@ -27,7 +27,7 @@ from headway.evaluate.prompting import (
 from headway.lens.figures import Curves, Value, draw_panels
 from headway.runs.language_model import LanguageModel, Sampling
 from headway.runs.open_model import open_language_model
-from headway.runs.prompt_tasks import Task, file_task, glue_task
+from headway.runs.prompt_tasks import PromptTask, file_task, glue_task
 
 By = Literal["likelihood", "generation"]
 Record = dict[str, Any]
@@ -115,7 +115,7 @@ def prompt(  # long: its settings
     model: LanguageModel | str | Path,
     task: str | None = None,
     *,
-    data: str | Path | None = None,
+    glue: str | Path | None = None,
     file: str | Path | None = None,
     template: str | None = None,
     shots: Sequence[int] = SHOTS,
@@ -127,7 +127,9 @@ def prompt(  # long: its settings
     device: str = "auto",
     progress: bool = False,
 ) -> Prompted:
-    """Ask a language model the questions of a GLUE `task` in the folder `data`, or of a `file`.
+    """Ask a language model the questions of a `task` of GLUE (`glue/sst2`, …), or of a `file`.
+
+    `glue` is the folder of GLUE, ${HEADWAY_DATA}/glue if not set.
 
     Each number of `shots` is tried with as many draws of examples, none (0) with one. `lines`
     takes a part of the questions, drawn by the seed. `by` "likelihood" takes the likeliest choice,
@@ -136,11 +138,12 @@ def prompt(  # long: its settings
     questions have the same choices. See `file_task` for the rows of a file, `glue_task` for
     templates. Raises UserError for what cannot be asked.
     """
-    _check(task, data, file, shots, draws, lines)
+    _check(task, glue, file, shots, draws, lines)
     shots = sorted(set(shots))
     most = shots[-1]
-    if task is not None and data is not None:
-        asked = glue_task(task, Path(data), most=most, seed=seed, lines=lines, template=template)
+    if task is not None:
+        place = None if glue is None else Path(glue)
+        asked = glue_task(task, place, most=most, seed=seed, lines=lines, template=template)
     else:
         asked = file_task(Path(file or ""), most=most, seed=seed, lines=lines, template=template)
     if by == "likelihood" and not asked.has_choices:
@@ -190,16 +193,16 @@ def _commonest(questions: Sequence[Question]) -> float:
 
 def _check(
     task: str | None,
-    data: str | Path | None,
+    glue: str | Path | None,
     file: str | Path | None,
     shots: Sequence[int],
     draws: int,
     lines: int | None,
 ) -> None:
-    if (task is None) == (file is None) or (task is None) != (data is None):
+    if (task is None) == (file is None) or (task is None and glue is not None):
         raise UserError(
-            "what to ask is a task with the folder of its data, or a file",
-            todo="write --task NAME --data DIR, or --file FILE",
+            "what to ask is a task of GLUE, or a file",
+            todo="write --task NAME, perhaps with --glue DIR, or --file FILE",
         )
     if not shots or min(shots) < 0:
         raise UserError("numbers of examples are 0 or more", where="shots", todo="such as 0,1,4")
@@ -208,7 +211,7 @@ def _check(
 
 
 def _ask(
-    model: LanguageModel, task: Task, draws: Sequence[list[Question]], by: By, tell: Tell
+    model: LanguageModel, task: PromptTask, draws: Sequence[list[Question]], by: By, tell: Tell
 ) -> list[list[Record]]:
     """The records of all questions after the examples of each draw."""
     found = []

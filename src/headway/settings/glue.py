@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from headway.base.errors import unknown
+
 FILES = "${HEADWAY_DATA}/glue"  # the folder in which each task has its own
 Column = str | int
 
@@ -64,6 +66,28 @@ GLUE: dict[str, GlueTask] = {
 }
 
 
+def glue_data(name: str, folder: str | None = None) -> dict[str, Any]:
+    """The table `data` of a task's recipe.
+
+    `folder` is the one in which each task has its own; `FILES` if it is None. Raises UserError for
+    an unknown task.
+    """
+    if name not in GLUE:
+        raise unknown("task", name, GLUE)
+    task = GLUE[name]
+    parts = {"train": "train", "valid": task.valid, "test": task.test}
+    columns = dict(zip(_names(task), task.columns, strict=True))
+    settings: dict[str, Any] = {"kind": "labels", "max_tokens": 128}
+    if task.regression:
+        settings["regression"] = True
+    tables = {
+        part: {"file": f"{folder or FILES}/{task.folder}/{file}.tsv", **columns}
+        for part, file in parts.items()
+        if file is not None
+    }
+    return {**settings, **tables}
+
+
 def glue_recipe(name: str) -> dict[str, Any]:
     """The recipe of a task; what the model begins from is left to be told.
 
@@ -71,19 +95,9 @@ def glue_recipe(name: str) -> dict[str, Any]:
     al., 2019, section 4.1 and appendix A.3).
     """
     task = GLUE[name]
-    parts = {"train": "train", "valid": task.valid, "test": task.test}
-    columns = dict(zip(_names(task), task.columns, strict=True))
-    tables = {
-        part: {"file": f"{FILES}/{task.folder}/{file}.tsv", **columns}
-        for part, file in parts.items()
-        if file is not None
-    }
-    settings = {"kind": "labels", "max_tokens": 128}
-    if task.regression:
-        settings["regression"] = True
     return {
         "description": task.description,
-        "data": {**settings, **tables},
+        "data": glue_data(name),
         "model": {"kind": "encoder", "from": "", "pooler": True},
         "train": {"epochs": 3.0, "batch_rows": 32, "learning_rate": 2e-5},
         "evaluate": {"metric": task.metrics[0]},

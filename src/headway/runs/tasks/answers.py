@@ -77,8 +77,8 @@ class AnswerTask(HeldTask[LanguageModel, Examples]):
         found = read_answers(self.recipe.data, name)
         if found is None:
             return None, {}
-        first = found.rows[: self.recipe.evaluate.rows] if name == "valid" else found.rows
-        return replace(found, rows=first), {name: found.digest()}
+        first = found.first(self.recipe.evaluate.rows) if name == "valid" else found
+        return first, {name: found.digest()}
 
     @property
     def longest(self) -> int:
