@@ -93,6 +93,19 @@ def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+def test_a_run_that_was_stopped_before_its_first_save_begins_anew_from_the_same(
+    place: Path, run: Path, tmp_path: Path
+) -> None:
+    again = tmp_path / "run"
+    shutil.copytree(run, again)
+    shutil.rmtree(again / "checkpoints")
+    (again / "model.safetensors").unlink()
+    (again / "metrics.jsonl").unlink()
+    headway.train(None, out=again, resume=True)
+    one, other = (read_tensors(path / "model.safetensors") for path in (run, again))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_the_recipe_of_the_run_says_all(place: Path, run: Path) -> None:
     found = load_recipe(run / "recipe.toml")
     assert found.model == SETTINGS.model_copy(

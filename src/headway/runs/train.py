@@ -193,7 +193,9 @@ def _resumed(
     state = TrainState() if checkpoint is None else _restored(checkpoint)
     recall_best_mean(folder, state, task.recipe)
     forget_lost_best(folder, state, task.recipe.train.steps)
-    trainer = _trainer(task, device, state)
+    beginning = read_beginning(settings.to_table()) if checkpoint is None else None
+    weights = None if beginning is None else beginning.weights_for(task.build())[0]
+    trainer = _trainer(task, device, state, weights)
     if checkpoint is None:
         if passed_over:
             raise UserError(
