@@ -15,7 +15,6 @@ from headway.data.rows import Bad, Row, Wanted, expand
 from headway.settings.data import Format, HubReader, TableReader
 
 PartName: TypeAlias = Literal["train", "valid", "test"]
-PARTS: tuple[PartName, ...] = ("train", "valid", "test")
 SUFFIXES: dict[str, Format] = {
     ".tsv": "tsv",
     ".tab": "tsv",
