@@ -32,21 +32,22 @@ def preview(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key; may be given again."),
     ] = None,
     part: Annotated[PartChoice, typer.Option(help="Which part to look at.")] = PartChoice.train,
-    lines: Annotated[int, typer.Option(min=1, help="How many of the first pairs to show.")] = 5,
+    lines: Annotated[int, typer.Option(min=1, help="How many of the first rows to show.")] = 5,
     json: JsonFile = None,
 ) -> None:
-    """Show what a training would make of the data: kept, left out, lengths, unknown, first pairs.
+    """Show what a training would make of the data: what is kept and left out, and the first rows.
 
-    No model is trained, but the tokeniser is.
+    No model is trained, but the tokeniser is. Of pairs of sentences also lengths and unknown words;
+    of other data what of each row is only read, and what the model learns to say.
     Example: headway data preview pairs --set data.train.source=a.fr --set data.train.target=a.en
     """
-    from headway.settings.recipe import load_translation, parse_overrides
+    from headway.settings.recipe import parse_overrides
 
     refuse_same(json, Path(recipe))
-    resolved = load_translation(recipe, parse_overrides(settings or []))
+    overrides = parse_overrides(settings or [])
     from headway.runs.preview import preview, show
 
-    found = preview(resolved, part.value, n=lines)
+    found = preview(recipe, overrides, part.value, n=lines)
     write_json(json, found.to_table())
     show(found)
 

@@ -20,8 +20,9 @@ from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.runs.load import run_weights, stored_recipe
 from headway.settings.base import Settings
+from headway.settings.kinds import Recipe
 from headway.settings.model import NO_ORIGIN, DecoderSettings, EncoderSettings
-from headway.settings.recipe import origin_of
+from headway.settings.recipe import load_recipe, origin_of, recipe_table
 
 # Weights that are a task's own: a model that lacks them begins with fresh ones
 _OF_A_TASK = ("head.", "masked.", "follows.", "encoder.pooler.")
@@ -72,6 +73,20 @@ class Beginning:
         said += f"; fresh: {_some(fresh)}" if fresh else ""
         said += f"; not taken: {_some(left)}" if left else ""
         return found, said
+
+
+def begin(
+    recipe: str | Path | Mapping[str, Any], overrides: Mapping[str, Any]
+) -> tuple[Recipe, Beginning | None]:
+    """A recipe, checked, with the settings of the model that it begins from; and that model.
+
+    Raises UserError if one of them is wrong, or they do not fit each other.
+    """
+    where, table = recipe_table(recipe, overrides)
+    beginning = read_beginning(table)
+    if beginning is not None:
+        table = with_settings(table, beginning.settings, where=beginning.where)
+    return load_recipe(table, where=where), beginning
 
 
 def read_beginning(table: Mapping[str, Any]) -> Beginning | None:

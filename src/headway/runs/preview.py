@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -17,8 +18,10 @@ from headway.data.pair_stream import Block
 from headway.data.pairs import open_part
 from headway.data.report import PreparationReport, SideReport, lengths_label
 from headway.data.tables import PartName
+from headway.runs.beginning import begin
 from headway.runs.encoding import Encoding
 from headway.runs.prepare import longest
+from headway.runs.preview_rows import RowPreview, preview_rows, refuse_part
 from headway.runs.tokenizers import Tokenizers
 from headway.settings.kinds import TranslationRecipe
 
@@ -69,12 +72,22 @@ class Preview:
         return table
 
 
-def preview(recipe: TranslationRecipe, part: PartName, *, n: int) -> Preview:
-    """Read a part, train the recipe's tokenisers on the training part, and count.
+def preview(
+    recipe: str | Path, overrides: Mapping[str, Any], part: PartName, *, n: int
+) -> Preview | RowPreview:
+    """What a training would make of a part, with its first `n` rows.
 
-    `n` is the number of pairs to show. Raises UserError as `prepare` does, and if the recipe has
-    no such part.
+    Raises UserError as a training does, and if the recipe has no such part.
     """
+    settings, _ = begin(recipe, overrides)
+    if isinstance(settings, TranslationRecipe):
+        return preview_pairs(settings, part, n=n)
+    refuse_part(part)
+    return preview_rows(settings, n=n)
+
+
+def preview_pairs(recipe: TranslationRecipe, part: PartName, *, n: int) -> Preview:
+    """Read a part, train the recipe's tokenisers on the training part, and count."""
     train = open_part(recipe.data, "train")
     stream = train if part == "train" else open_part(recipe.data, part)
     assert train is not None, "the settings require a training part"
@@ -93,7 +106,7 @@ def preview(recipe: TranslationRecipe, part: PartName, *, n: int) -> Preview:
     return Preview(encoding.report(part, recipe.data), first, (pieces[0], pieces[1]))
 
 
-def show(found: Preview) -> None:
+def show(found: Preview | RowPreview) -> None:
     """Print it, as wide as the terminal."""
     Console(highlight=False).print(found)
 

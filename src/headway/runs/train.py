@@ -19,7 +19,7 @@ from headway.base.runtime import environment, keep_pages, pick_device
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
-from headway.runs.beginning import read_beginning, with_settings
+from headway.runs.beginning import begin, read_beginning, with_settings
 from headway.runs.hooks import (
     RunHooks,
     RunLog,
@@ -68,8 +68,8 @@ def run_recipe(
 ) -> Any:
     """`train`, with the overrides as one table, so that no key of theirs is an argument here."""
     keep_pages()
-    begin = _resumed if resume else _started
-    return begin(recipe, out, overrides, pick_device(device)).finish()
+    ready = _resumed if resume else _started
+    return ready(recipe, out, overrides, pick_device(device)).finish()
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,7 @@ def _started(
 ) -> _Run:
     if recipe is None:
         raise UserError("no recipe is named", todo="see them with: headway recipes")
-    where, table = recipe_table(recipe, overrides)
-    beginning = read_beginning(table)
-    if beginning is not None:
-        table = with_settings(table, beginning.settings, where=beginning.where)
-    settings = load_recipe(table, where=where)
+    settings, beginning = begin(recipe, overrides)
     folder = RunFolder(run_place(recipe, out))
     folder.refuse_occupied()
     task = task_of(settings).prepare(settings, None)
