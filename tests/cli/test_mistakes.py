@@ -263,6 +263,21 @@ def test_options_that_do_not_go_together(
     assert said.out == b""
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--task", "glue/sst2", "--tasks", "a"), "--task and --tasks are two questions"),
+        (("--task", "glue/sst2", "--beam", 2), "--task: --beam is for a translator"),
+        (("--task", "glue/sst2", "--lines", 2), "--lines goes with --tasks; add --tasks NAME"),
+        (("--glue", "a"), "--glue goes with --task; add --task NAME"),
+        (("--shots", 2), "--shots goes with --tasks"),
+        (("--tasks", "a", "--data", "a", "b"), "--tasks: --data is for a translator"),
+    ],
+)
+def test_options_of_another_question(words: tuple[Any, ...], what: str, cli: Cli) -> None:
+    assert what in cli("evaluate", "a-run", *words).error
+
+
 def test_input_that_is_not_utf8(trained: Run, cli: Cli) -> None:
     said = cli("translate", trained("plain"), stdin=b"un\n\xff\n")
     assert "standard input:2: not UTF-8: byte 0xff at position 1" in said.error

@@ -120,3 +120,12 @@ def test_probes_that_are_none_are_one_message(probes: Any) -> None:
     found = gguf_metadata(made(CUTTERS["gpt-2"]), 263)
     with pytest.raises(UserError, match="not texts with their ids"):
         gguf_tokenizer(found | {PROBES: probes}, "a.gguf")
+
+
+def test_the_end_that_is_written_stays_the_one_and_the_others_are_kept() -> None:
+    ends = Roles(bos=261, ends=frozenset({256, 257, 262}), eos=262)
+    found = gguf_metadata(made(CUTTERS["gpt-2"], roles=ends), 263)
+    assert [found[f"{KEY}{name}_token_id"] for name in ("eos", "eot", "eom")] == [262, 256, 257]
+    many = Roles(ends=frozenset({256, 257, 258, 262}), eos=262)
+    with pytest.raises(UserError, match="hold 3 end symbols, this tokeniser has more"):
+        gguf_metadata(made(CUTTERS["gpt-2"], roles=many), 263)

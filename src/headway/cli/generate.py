@@ -62,7 +62,7 @@ def generate(  # long: its options
         raise UserError("--system is for a conversation", where="--system", todo="add --chat")
     if any(not text for text in stop or ()):
         raise UserError("an empty text would stop at once", where="--stop")
-    given = sys.stdin.read() if prompt is None else prompt
+    given = sys.stdin.read().removesuffix("\n") if prompt is None else prompt
     opened = open_language_model(model, device=device)
     sampling = Sampling(
         max_new_tokens=max_new_tokens,

@@ -177,8 +177,8 @@ class LanguageModel:
         for begin in range(0, len(rows), _TOGETHER):
             part = rows[begin : begin + _TOGETHER]
             writers = [
-                _Writer(self.tokenizer, sampling.stop, begin + place, on_text)
-                for place in range(len(part))
+                _Writer(self.tokenizer, ids[-1], sampling.stop, begin + place, on_text)
+                for place, ids in enumerate(part)
             ]
             hypotheses = self._hypotheses(part, sampling, writers, begin)
             found += [writer.finish(each) for writer, each in zip(writers, hypotheses, strict=True)]
@@ -233,7 +233,7 @@ class LanguageModel:
 
     def _opening(self) -> int:
         roles = self.tokenizer.roles
-        opening = roles.bos if roles.bos is not None else min(roles.ends, default=None)
+        opening = roles.bos if roles.bos is not None else roles.end
         if opening is None:
             raise UserError(
                 "there is nothing to read, and the tokeniser has no start symbol",
@@ -247,10 +247,15 @@ class _Writer:
     """The text of one row as it grows; sends on what can no longer become a stop text."""
 
     def __init__(
-        self, tokenizer: TextTokenizer, stop: Sequence[str], row: int, on_text: OnText | None
+        self,
+        tokenizer: TextTokenizer,
+        last: int,
+        stop: Sequence[str],
+        row: int,
+        on_text: OnText | None,
     ) -> None:
-        self.tokenizer, self.stop, self.row, self.on_text = tokenizer, stop, row, on_text
-        self.next = tokenizer.stream()
+        self.tokenizer, self.last, self.stop, self.row = tokenizer, last, stop, row
+        self.next, self.on_text = tokenizer.stream(last), on_text
         self.text, self.sent, self.stopped = "", 0, False
 
     def add(self, token: int) -> bool:
@@ -272,7 +277,7 @@ class _Writer:
     def finish(self, hypothesis: Hypothesis) -> Generated:
         """All of it: what was held back, and half a letter at the end, come out now."""
         if not self.stopped:
-            (self.text,) = self.tokenizer.decode([hypothesis.ids])
+            self.text = self.tokenizer.continuation(hypothesis.ids, self.last)
             self._send(len(self.text))
         reason: Reason = "stop" if self.stopped else "end" if hypothesis.ended else "limit"
         return Generated(self.text, hypothesis.ids, reason, hypothesis.log_prob)

@@ -55,6 +55,7 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         pad=ids["pad"],
         mask=ids["mask"],
         ends=_whole(ends),
+        eos=ids["eos"],
         adds_bos=_adds_bos(made, said, ids["bos"]),
         template=template.read_text("utf-8") if template.is_file() else _template(said),
     )
@@ -76,6 +77,12 @@ def recipe_tokenizer(
     if folder is not None:
         return run_tokenizer(folder)
     if model.origin is not None:
+        if settings.file is not None:
+            raise UserError(
+                "the tokeniser comes with the model that model.from names",
+                where="tokenizer.file",
+                todo="leave one of them out",
+            )
         return origin_tokenizer(model.origin)
     if settings.file is not None:
         return framing(opened_tokenizer(settings.file), masks=masks)
@@ -103,7 +110,7 @@ def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
     """Name and content of the files from which `folder_tokenizer` makes the same tokeniser."""
     roles = tokenizer.roles
     ids = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
-    ids["eos"] = min(roles.ends, default=None)
+    ids["eos"] = roles.end
     said: dict[str, Any] = {
         f"{name}_token": tokenizer.token(id) for name, id in ids.items() if id is not None
     }
@@ -131,7 +138,8 @@ def file_tokenizer(file: GGUF) -> TextTokenizer:
     roles = Roles(
         bos=id_of("bos"),
         pad=id_of("padding"),
-        ends=_whole({id_of("eos"), id_of("eot")}),
+        ends=_whole(map(id_of, ("eos", "eot", "eom"))),
+        eos=id_of("eos"),
         adds_bos=bool(file.metadata.get(f"{_KEY}.add_bos_token", is_sentence_piece)),
         template=template if isinstance(template, str) else None,
     )

@@ -24,7 +24,7 @@ def text_files(
     """
     file, roles, names = json.loads(tokenizer.to_json()), tokenizer.roles, tokenizer.tokens()
     ids: dict[str, int | None] = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
-    ids["eos"] = min(roles.ends, default=None)
+    ids["eos"] = roles.end
     inputs = ["input_ids", "attention_mask"]
     if continues:
         file["post_processor"] = _begins(names, roles.bos if roles.adds_bos else None)
