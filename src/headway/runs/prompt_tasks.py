@@ -99,6 +99,8 @@ def file_task(
         for number, line in enumerate(stream_lines(path), start=1)
         if line.strip()
     ]
+    if not rows:
+        raise UserError("there is no question", where=str(path))
     asked, pool = _divide(rows, min(_POOL * most, len(rows) // 2), lines, seed)
     _enough(pool, most, str(path))
     return PromptTask(path.stem, asked, pool, {path.name: digest(path)}, template)
