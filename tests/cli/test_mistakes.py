@@ -308,3 +308,15 @@ def test_words_that_no_verb_knows(words: tuple[Any, ...], cli: Cli) -> None:
     assert said.code == 2
     assert "Traceback" not in said.err
     assert "Usage: " in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--greedy", "--temperature", 0.5), "--greedy: --temperature is for random draws"),
+        (("--greedy", "--top-k", 0), "--greedy: --top-k is for random draws"),
+        (("--chat", "--prompt", " "), "--chat: an empty message asks nothing"),
+    ],
+)
+def test_generate_takes_what_it_can_use(words: tuple[Any, ...], what: str, cli: Cli) -> None:
+    assert what in cli("generate", "a-model", *words, stdin=b"").error
