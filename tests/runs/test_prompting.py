@@ -245,6 +245,6 @@ def test_a_translator_is_not_prompted(
     said = cli("evaluate", trained("plain"), "--tasks", "hellaswag")
     assert "does not continue text" in said.error
     said = cli("evaluate", trained("plain"), "--tasks", "hellaswag", "--beam", 2)
-    assert "--data and --beam are for a translator" in said.error
+    assert "--beam is for a translator" in said.error
     said = cli("evaluate", trained("plain"), "--shots", 2)
     assert "--shots and --lines go with --tasks" in said.error
