@@ -16,10 +16,28 @@ from torch import Tensor
 
 
 class Rule(Protocol):
-    """Whether queries at positions (T, 1) may look at keys at positions (S,)."""
+    """Whether queries at positions (…, T, 1) may look at keys at positions (…, 1, S)."""
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Boolean, of a shape that broadcasts to (B, T, S)."""
+        """Boolean, of a shape that broadcasts to (B, …, T, S)."""
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """From which key on, and before which, all lie that the queries `first` to `last` see."""
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """True if each of those queries is known to see each of those keys."""
+
+
+class _Anywhere:
+    """A rule that does not go by position."""
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """All keys."""
+        return 0, None
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """It depends."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -27,8 +45,16 @@ class Causal:
     """No key after the query."""
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (T, S)."""
+        """(T, 1), (1, S) -> (T, S)."""
         return key <= query
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """Up to the last query."""
+        return 0, last + 1
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """All of them came before."""
+        return keys[-1] <= queries[0]
 
 
 @dataclass(frozen=True)
@@ -39,30 +65,38 @@ class Window:
     right: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (T, S)."""
+        """(T, 1), (1, S) -> (T, S)."""
         return (key >= query - self.left) & (key <= query + self.right)
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """From the left of the first to the right of the last."""
+        return max(0, first - self.left), last + self.right + 1
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """They are near enough to the query that is farthest."""
+        return keys[0] >= queries[-1] - self.left and keys[-1] <= queries[0] + self.right
 
 
 @dataclass(frozen=True, eq=False)
-class Padding:
+class Padding(_Anywhere):
     """Only real keys; `real` (B, S) is True where there is a token."""
 
     real: Tensor
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (B, 1, S)."""
-        return self.real[:, None, :]
+        """(T, 1), (1, S) -> (B, 1, S)."""
+        return self.real[:, key]
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
+class Documents(_Anywhere):
     """Only keys of the query's own document; `numbers` (B, S) names each key's document."""
 
     numbers: Tensor
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (B, T, S)."""
-        return self.numbers[:, query] == self.numbers[:, None, :]  # (B, T, 1) with (B, 1, S)
+        """(T, 1), (1, S) -> (B, T, S)."""
+        return self.numbers[:, query] == self.numbers[:, key]  # (B, T, 1) with (B, 1, S)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +124,29 @@ class Visibility:
         if not self.rules:
             return None
         query = torch.arange(S - T, S, device=device)[:, None]  # (T, 1)
-        key = torch.arange(S, device=device)
-        allowed = self.rules[0](query, key)
-        for rule in self.rules[1:]:
+        key = torch.arange(S, device=device)[None]  # (1, S)
+        return self.between(query, key).expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
+
+    def between(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether queries at positions (…, T, 1) see keys at positions (…, 1, S): (B or 1, …)."""
+        allowed = torch.ones((), dtype=torch.bool, device=key.device)
+        for rule in self.rules:
             allowed = allowed & rule(query, key)
-        if allowed.dim() == 2:
-            allowed = allowed[None]
-        return allowed.expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
+        return (
+            allowed if allowed.dim() > query.dim() else allowed.expand(1, *query.shape[:-2], -1, -1)
+        )
+
+    def span(self, queries: range, S: int) -> range:
+        """Where among S keys all lie that queries at those positions may see."""
+        first, last = 0, S
+        for rule in self.rules:
+            begin, end = rule.span(queries[0], queries[-1])
+            first, last = max(first, begin), last if end is None else min(last, end)
+        return range(first, max(first, last))
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """True if each of those queries is known to see each of those keys."""
+        return all(rule.sees_all(queries, keys) for rule in self.rules)
 
     def bias(self, T: int, S: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
         """What to add to the scores, and which queries see anything at all.
