@@ -1,7 +1,8 @@
 """Attention as a pure function, with more than one way to compute it.
 
 `reference` is the one to read and has the weights; `fused` is torch's kernel and `blockwise` the
-same algorithm in plain torch, which never hold the (T, S) weights. `auto` picks by what was
+same algorithm in plain torch, which never hold the (T, S) weights; `banded` is for windows, in time
+and memory linear in the length. `auto` picks by what was
 measured: on a CPU the fused kernel's backward pass costs several times the plain products at
 translation lengths and pays only where the weights are large. What an implementation cannot do it
 refuses, naming one that can; no argument is dropped.
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
 from headway.nn.scores import DotScore, Score
-from headway.nn.visibility import Visibility
+from headway.nn.visibility import Visibility, Window
 
-Implementation = Literal["auto", "reference", "fused", "blockwise"]
+Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
 
 # Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
 # benchmarks/results/attention.json
@@ -117,7 +119,14 @@ def _blockwise(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
     return blockwise(query, key, value, visibility)[0]
 
 
+def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+    if not any(isinstance(rule, Window) for rule in visibility.rules):
+        raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
+    return banded(query, key, value, visibility)[0]
+
+
 _WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {
     "fused": _fused,
     "blockwise": _blockwise,
+    "banded": _banded,
 }

@@ -9,7 +9,7 @@ chunks alike.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ class Rule(Protocol):
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Boolean, of a shape that broadcasts to (B, …, T, S)."""
 
+    by_distance: ClassVar[bool]
+    """Whether it goes by how far a key is from the query, and by nothing else."""
+
     def span(self, first: int, last: int) -> tuple[int, int | None]:
         """From which key on, and before which, all lie that the queries `first` to `last` see."""
 
@@ -30,6 +33,8 @@ class Rule(Protocol):
 
 class _Anywhere:
     """A rule that does not go by position."""
+
+    by_distance = False
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
         """All keys."""
@@ -43,6 +48,8 @@ class _Anywhere:
 @dataclass(frozen=True)
 class Causal:
     """No key after the query."""
+
+    by_distance = True
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """(T, 1), (1, S) -> (T, S)."""
@@ -63,6 +70,7 @@ class Window:
 
     left: int
     right: int
+    by_distance = True
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """(T, 1), (1, S) -> (T, S)."""
@@ -135,6 +143,16 @@ class Visibility:
         return (
             allowed if allowed.dim() > query.dim() else allowed.expand(1, *query.shape[:-2], -1, -1)
         )
+
+    def band(self, S: int) -> tuple[int, int]:
+        """How far before and after itself a query may see at the most, among S keys."""
+        span = self.span(range(S, S + 1), 2 * S + 1)
+        return S - span.start, span.stop - S - 1
+
+    def divided(self) -> tuple[Visibility, Visibility]:
+        """The rules that go by distance, and the others."""
+        near = tuple(rule for rule in self.rules if rule.by_distance)
+        return Visibility(near), Visibility(tuple(rule for rule in self.rules if rule not in near))
 
     def span(self, queries: range, S: int) -> range:
         """Where among S keys all lie that queries at those positions may see."""
