@@ -148,7 +148,7 @@ class _Banded(torch.autograd.Function):
         return result, bands.joined(log_sum, R)[..., 0]
 
     @staticmethod
-    @once_differentiable  # type: ignore[no-untyped-call, untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: Tensor, slope_of_sum: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, result, log_sum = ctx.saved_tensors
         bands: _Bands = ctx.bands

@@ -81,7 +81,7 @@ class _Blockwise(torch.autograd.Function):
         return attended, log_sum
 
     @staticmethod
-    @once_differentiable  # type: ignore[no-untyped-call, untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, slope: Tensor, slope_of_sum: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, attended, log_sum = ctx.saved_tensors
         tiles: _Tiles = ctx.tiles

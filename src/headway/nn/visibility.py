@@ -34,7 +34,7 @@ class Rule(Protocol):
 class _Anywhere:
     """A rule that does not go by position."""
 
-    by_distance = False
+    by_distance: ClassVar[bool] = False
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
         """All keys."""
@@ -49,7 +49,7 @@ class _Anywhere:
 class Causal:
     """No key after the query."""
 
-    by_distance = True
+    by_distance: ClassVar[bool] = True
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """(T, 1), (1, S) -> (T, S)."""
@@ -70,7 +70,7 @@ class Window:
 
     left: int
     right: int
-    by_distance = True
+    by_distance: ClassVar[bool] = True
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """(T, 1), (1, S) -> (T, S)."""
