@@ -142,6 +142,9 @@ def training_flops(
     if recomputes and settings.order == "pre" and settings.dropout == 0.0:
         layers = sum(shape.n_layers for shape in stacks(settings))
         found["feed-forward"] -= layers * 2.0 * settings.d_model * settings.d_feed_forward
+    if recomputes and isinstance(settings, TransformerSettings):  # a source's keys are kept
+        keys = 4.0 * settings.d_model * settings.kv_heads * settings.head_width
+        found["cross queries, keys, values"] -= settings.n_decoder_layers * keys
     return found
 
 
@@ -166,6 +169,12 @@ def _norm_weights(settings: StackSettings) -> int:
 
 def _linear(settings: StackSettings, inputs: int, outputs: int) -> int:
     return inputs * outputs + (outputs if settings.bias else 0)
+
+
+def block_matrices(settings: StackSettings, shape: StackShape) -> int:
+    """The numbers in the matrices of one block: all but biases and norms."""
+    plain = settings.model_copy(update={"bias": False, "norm": "none"})
+    return sum(_block_weights(plain, crosses=shape.crosses).values())
 
 
 def _score_weights(settings: StackSettings) -> int:

@@ -1,0 +1,186 @@
+"""Which sizes and how many tokens a plan sets side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headway.base.errors import UserError
+from headway.scaling.costs import flops_a_token, serving_flops
+from headway.scaling.laws import ParametricLaw, RepeatedLaw
+from headway.scaling.published import MUENNIGHOFF
+from headway.scaling.question import Question
+from headway.scaling.shapes import Shape, shape_of
+from headway.scaling.units import short
+
+PASSES = 4.0  # over the same text: so many are nearly as good as new text (Muennighoff, 2023)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A choice before it is costed. `asked` is one of which the question fixed something."""
+
+    name: str
+    why: str
+    shape: Shape
+    tokens: float
+    unique: float
+    asked: bool = False
+
+
+def pick(question: Question, law: ParametricLaw, flops: float | None) -> list[Size]:
+    """The choices for a question; `flops` are those that money and time allow, None for any.
+
+    Raises UserError where a loss cannot be reached, or not with what there is.
+    """
+    made = _Maker(question, law)
+    asked = made.asked(flops)
+    compute = flops if flops is not None else made.flops(asked) if asked else None
+    if compute is None:
+        raise UserError("that is not enough to plan with", todo="give --money or --params")
+    best = made.optimal(compute) if question.loss is None else made.cheapest(question.loss)
+    sizes = [asked] if asked is not None and asked.asked else []
+    if question.loss is not None and flops is not None and not sizes:
+        sizes, best = [], made.within(best, flops)
+    return [*sizes, best, made.for_serving(best, compute), made.with_little_text(best, compute)]
+
+
+class _Maker:
+    """Makes choices of one question under one law."""
+
+    def __init__(self, question: Question, law: ParametricLaw) -> None:
+        self.question, self.law = question, law
+
+    def shape(self, params: float) -> Shape:
+        return shape_of(params, length=self.question.length, n_tokens=self.question.vocabulary)
+
+    def flops(self, size: Size) -> float:
+        return size.tokens * flops_a_token(size.shape, self.question.length)
+
+    def size(self, name: str, why: str, params: float, tokens: float | None, flops: float) -> Size:
+        """A choice of a size; without tokens, those that the FLOPs pay for."""
+        shape = self.shape(params)
+        paid = flops / flops_a_token(shape, self.question.length)
+        return Size(name, why, shape, tokens or paid, tokens or paid)
+
+    def asked(self, flops: float | None) -> Size | None:
+        """What the question fixes of size, tokens and loss; None if it fixes none of them."""
+        ask, law = self.question, self.law
+        params, tokens = ask.params, ask.tokens
+        if params is None and tokens is None:
+            return self.cheapest(ask.loss) if ask.loss is not None else None
+        if params is not None and tokens is None:
+            size = float(self.shape(params).parameters.all)
+            if ask.loss is not None:
+                tokens = law.tokens_for(size, ask.loss).tokens
+            elif flops is None:
+                tokens = _balance(lambda c: law.optimum(c).params, size, law, "tokens")
+        elif params is None and tokens is not None:
+            if ask.loss is not None:
+                params = law.params_for(tokens, ask.loss).params
+            elif flops is None:
+                params = _balance(lambda c: law.optimum(c).tokens, tokens, law, "params")
+            else:
+                params = self._params_for(tokens, flops)
+        found = self.size("as asked", "what was asked for", params or 0.0, tokens, flops or 0.0)
+        unique = min(found.tokens, ask.unique_tokens or math.inf)
+        return Size(found.name, found.why, found.shape, found.tokens, unique, asked=True)
+
+    def _params_for(self, tokens: float, flops: float) -> float:
+        """The size that so many FLOPs can train on so many tokens."""
+        params = flops / tokens / 6
+        for _ in range(20):
+            params *= flops / tokens / flops_a_token(self.shape(params), self.question.length)
+        return params
+
+    def optimal(self, flops: float) -> Size:
+        """The least loss for the compute."""
+        why = "the least loss for this compute"
+        return self.size("compute-optimal", why, self.law.optimum(flops).params, None, flops)
+
+    def cheapest(self, loss: float) -> Size:
+        """The least compute for the loss."""
+        found = self.law.cheapest(loss)
+        shape = self.shape(found.params)
+        # the shape is not quite the size: its own tokens give the loss that was asked for
+        tokens = self.law.tokens_for(float(shape.parameters.all), loss).tokens
+        why = "the least compute for this loss"
+        return Size("compute-optimal", why, shape, tokens, tokens)
+
+    def within(self, size: Size, flops: float) -> Size:
+        """The same as something asked for, which has to be paid for."""
+        return Size(size.name, size.why, size.shape, size.tokens, size.unique, asked=True)
+
+    def for_serving(self, best: Size, flops: float) -> Size:
+        """A smaller model trained for longer, since each token it serves later is cheaper."""
+        served, law, name = self.question.serve_tokens, self.law, "for serving"
+        if served is None:
+            half = best.shape.parameters.all / 2
+            why = "half the size costs half to serve, for the same training"
+            if self.question.loss is None:
+                return self.size(name, why, half, None, flops)
+            tokens = law.tokens_for(half, self.question.loss).tokens
+            return self.size(name, why.replace("training", "loss"), half, tokens, flops)
+        if self.question.loss is not None:
+            found = law.served(self.question.loss, served)
+            why = f"the least compute of training and serving {short(served)} tokens, for this loss"
+            return self.size(name, why, found.params, found.tokens, flops)
+        found_params = law.served(_served_loss(law, flops, served), served).params
+        shape = self.shape(found_params)
+        left = flops - served * serving_flops(shape, self.question.length)
+        why = f"the least loss where the compute also serves {short(served)} tokens"
+        tokens = left / flops_a_token(shape, self.question.length)
+        if tokens <= 0:
+            raise UserError(
+                f"serving {short(served)} tokens takes all of the budget",
+                where="--serve-tokens",
+                todo="give more, or serve fewer",
+            )
+        return Size(name, why, shape, tokens, tokens)
+
+    def with_little_text(self, best: Size, flops: float) -> Size:
+        """What is best where the text is short and has to be read again."""
+        unique = self.question.unique_tokens or best.tokens / PASSES
+        law = self.law
+        many = law if isinstance(law, RepeatedLaw) else _with_passes(law)
+        params = many.limited(flops, unique).params
+        if self.question.unique_tokens is None:
+            why = f"where there is a quarter of that text, {short(unique)} tokens"
+        else:
+            why = f"where there are {short(unique)} tokens of text"
+        found = self.size("little text", why, params, None, flops)
+        return Size(found.name, why, found.shape, found.tokens, min(unique, found.tokens))
+
+
+def _with_passes(law: ParametricLaw) -> RepeatedLaw:
+    return RepeatedLaw(
+        name=law.name,
+        source=law.source,
+        measured=law.measured,
+        **law.constants,
+        R_D=MUENNIGHOFF.R_D,
+        R_N=MUENNIGHOFF.R_N,
+    )
+
+
+def _balance(
+    grows: Callable[[float], float], wanted: float, law: ParametricLaw, answer: str
+) -> float:
+    """The tokens (or parameters) for which a size (or text) is the compute-optimal one."""
+    low, high = 0.0, 40.0  # powers of ten of FLOPs
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if grows(10**middle) < wanted else (low, middle)
+    return float(getattr(law.optimum(10**high), answer))
+
+
+def _served_loss(law: ParametricLaw, flops: float, served: float) -> float:
+    """The least loss whose training and serving cost no more than so many FLOPs."""
+    low, high = law.optimum(flops).loss or 0.0, law.optimum(flops * 1e-6).loss or 0.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        found = law.served(middle, served)
+        dear = 6 * found.params * found.tokens + 2 * found.params * served > flops
+        low, high = (middle, high) if dear else (low, middle)
+    return high
