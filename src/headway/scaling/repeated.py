@@ -1,4 +1,4 @@
-"""Repeated text: what the second and the hundredth pass are worth (Muennighoff 2023, 2305.16264)."""
+"""Repeated text: what a second and a hundredth pass are worth (Muennighoff 2023)."""
 
 from __future__ import annotations
 
