@@ -26,6 +26,7 @@ from headway.cli import (
     finetune,
     generate,
     info,
+    plan,
     prompt,
     recipes,
     score,
@@ -62,6 +63,7 @@ for verb in (
     data,
     tokenizer,
     study,
+    plan,
     recipes,
     info,
 ):

@@ -8,7 +8,7 @@ from typing import Literal
 from headway.scaling.hardware import Hardware, Machine
 from headway.scaling.shapes import Shape
 from headway.settings.counting import forward_flops
-from headway.settings.memory import Batch, TrainingBytes, cache_bytes, training_bytes
+from headway.settings.memory import Batch, TrainingBytes, training_bytes
 
 USED = 0.9  # of a device's memory: the rest is the allocator's and the driver's
 MOST_DEVICES = 131_072
@@ -38,9 +38,9 @@ class Placement:
 
     def text(self) -> str:
         """In words: what it takes to fit."""
-        takes = ["activation checkpointing"] if self.recomputes else []
-        takes += [f"weights and optimiser in {self.shards} shards"] if self.shards > 1 else []
-        return " and ".join(takes) or "as it is"
+        takes = ["checkpointing"] if self.recomputes else []
+        takes += [f"{self.shards} shards"] if self.shards > 1 else []
+        return ", ".join(takes) or "nothing more"
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,18 @@ class Cost:
     kwh: float | None
 
 
-def flops_a_token(shape: Shape, length: int) -> float:
+def flops_a_token(shape: Shape) -> float:
     """Training FLOPs a token, attention in full (as Chowdhery et al., 2022, appendix B, count)."""
-    return 3.0 * sum(forward_flops(shape.settings, shape.n_tokens, length).values())
+    return 3.0 * sum(forward_flops(shape.settings, shape.n_tokens, shape.length).values())
 
 
-def serving_flops(shape: Shape, length: int) -> float:
-    """FLOPs of a token that is read or written later, at the middle of a text of `length`."""
-    return sum(forward_flops(shape.settings, shape.n_tokens, length, useful=True).values())
+def serving_flops(shape: Shape) -> float:
+    """FLOPs of a token that is read or written later, the mean over a text."""
+    operations = forward_flops(shape.settings, shape.n_tokens, shape.length, useful=True)
+    return sum(operations.values())
 
 
-def place(shape: Shape, length: int, machine: Machine, devices: int) -> Placement | None:
+def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
     """The simplest way in which a training fits on so many devices; None if none does.
 
     Simpler is: nothing recomputed, then nothing sharded. Of that way as many rows at a time as fit.
@@ -75,7 +76,9 @@ def place(shape: Shape, length: int, machine: Machine, devices: int) -> Placemen
         rows = 1
         while rows <= _MOST_ROWS:
             # a batch of the step before has left its gradients
-            batch = Batch(rows, length, machine.dtype, recomputes=recomputes, accumulates=True)
+            batch = Batch(
+                rows, shape.length, machine.dtype, recomputes=recomputes, accumulates=True
+            )
             need = training_bytes(shape.settings, shape.n_tokens, batch, shards=shards)
             if need.peak > USED * machine.bytes:
                 break
@@ -88,11 +91,11 @@ def place(shape: Shape, length: int, machine: Machine, devices: int) -> Placemen
     return None
 
 
-def fewest(shape: Shape, length: int, machine: Machine) -> int | None:
+def fewest(shape: Shape, machine: Machine) -> int | None:
     """The fewest devices, a power of two, on which a training fits; None if no number does."""
     devices = 1
     while devices <= MOST_DEVICES:
-        if place(shape, length, machine, devices) is not None:
+        if place(shape, machine, devices) is not None:
             return devices
         devices *= 2
     return None
@@ -123,7 +126,3 @@ def cost(
         None if machine.power is None else machine.power * device_hours / 1000,
     )
 
-
-def cache_for(shape: Shape, length: int, width: int = 2) -> int:
-    """Bytes of the keys and values of one text of `length`, in numbers of `width` bytes."""
-    return cache_bytes(shape.settings, length, width=width)

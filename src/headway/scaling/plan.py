@@ -19,17 +19,11 @@ from headway.scaling.costs import (
     serving_flops,
 )
 from headway.scaling.hardware import Hardware, Machine
-from headway.scaling.laws import ParametricLaw, RepeatedLaw
-from headway.scaling.published import (
-    BESIROGLU,
-    CHINCHILLA,
-    CHINCHILLA_EXACT,
-    MUENNIGHOFF,
-    SARDANA,
-)
+from headway.scaling.laws import ParametricLaw
+from headway.scaling.published import BESIROGLU, CHINCHILLA, CHINCHILLA_EXACT, SARDANA
 from headway.scaling.question import Question, device_hours, refuse_too_dear
-from headway.scaling.shapes import Shape, shape_of
-from headway.scaling.sizes import Size, pick
+from headway.scaling.shapes import Shape
+from headway.scaling.sizes import Size, pick, repeated
 from headway.scaling.units import short
 
 SAME_RUNS = (CHINCHILLA, CHINCHILLA_EXACT, BESIROGLU, SARDANA)
@@ -125,10 +119,10 @@ def _devices(question: Question, sizes: list[Size], machine: Machine, rate: floa
     if question.devices is not None:
         return question.devices
     first = sizes[0]
-    hours = first.tokens * flops_a_token(first.shape, question.length) / rate / 3600
+    hours = first.tokens * flops_a_token(first.shape) / rate / 3600
     if question.hours is not None:
         return max(1, round(hours / question.hours + 0.499))
-    devices = fewest(first.shape, question.length, machine) or MOST_DEVICES
+    devices = fewest(first.shape, machine) or MOST_DEVICES
     while hours / devices > _MOST_HOURS and devices < MOST_DEVICES:
         devices *= 2
     return devices
@@ -138,7 +132,7 @@ def refuse_misfit(planned: Planned, machine: Machine) -> None:
     """Raise UserError if a training fits in no way on the machines it has."""
     if planned.placement is not None:
         return
-    least = fewest(planned.shape, planned.shape.settings.max_length, machine)
+    least = fewest(planned.shape, machine)
     many = "one" if planned.cost.devices == 1 else f"{planned.cost.devices:,}"
     raise UserError(
         f"{short(planned.shape.parameters.all)} parameters do not fit on {many} {machine.name}, "
@@ -156,12 +150,12 @@ def _planned(
     hardware: Hardware,
     law: ParametricLaw,
 ) -> Planned:
-    a_token = flops_a_token(size.shape, question.length)
+    a_token = flops_a_token(size.shape)
     flops = size.tokens * a_token
     share = question.utilisation
     serving = None
     if question.serve_tokens is not None:
-        later = question.serve_tokens * serving_flops(size.shape, question.length)
+        later = question.serve_tokens * serving_flops(size.shape)
         serving = cost(later, question.serve_tokens, machine, devices, hardware, share)
     params = float(size.shape.parameters.all)
     return Planned(
@@ -173,7 +167,7 @@ def _planned(
         flops,
         6 * params * size.tokens,
         expected_loss(law, params, size.tokens, size.unique),
-        place(size.shape, question.length, machine, devices),
+        place(size.shape, machine, devices),
         cost(flops, size.tokens, machine, devices, hardware, share),
         serving,
         law.measured.outside(params=params, tokens=size.tokens),
@@ -182,25 +176,10 @@ def _planned(
 
 def expected_loss(law: ParametricLaw, params: float, tokens: float, unique: float) -> Range:
     """The loss by a law, and what the laws fitted to the same runs say between them."""
-    likely = repeated(law).loss(params, tokens, unique)
+    again = unique if unique < tokens else None
     others = SAME_RUNS if law in SAME_RUNS else (law,)
-    found = [repeated(other).loss(params, tokens, unique) for other in others]
-    return Range(min(found), likely, max(found))
-
-
-def repeated(law: ParametricLaw) -> RepeatedLaw:
-    """A law with what Muennighoff (2023) measured of repeated text."""
-    if isinstance(law, RepeatedLaw):
-        return law
-    return RepeatedLaw(
-        name=law.name,
-        source=law.source,
-        measured=law.measured,
-        counted=law.counted,
-        **law.constants,
-        R_D=MUENNIGHOFF.R_D,
-        R_N=MUENNIGHOFF.R_N,
-    )
+    found = [repeated(other).loss(params, tokens, again) for other in (law, *others)]
+    return Range(min(found), found[0], max(found))
 
 
 def assumptions(plan: Plan) -> list[str]:
@@ -213,7 +192,7 @@ def assumptions(plan: Plan) -> list[str]:
         f"Loss: law '{plan.law.name}' ({plan.law.source}), in nats a token of its own text and "
         "tokeniser; the interval is what the laws fitted to the same runs say between them.",
         f"Speed: {rate}, {machine.dtype}; FLOPs are counted an operation, attention in full.",
-        f"Texts of {question.length:,} tokens; AdamW, 16 bytes a parameter and activations.",
+        f"Texts of {plan.choices[0].shape.length:,} tokens; AdamW with float32 weights.",
     ]
     if machine.price is not None:
         price = machine.price
@@ -223,6 +202,3 @@ def assumptions(plan: Plan) -> list[str]:
     if machine.power is not None:
         found.append("Energy: the boards' rated power alone, without hosts and cooling.")
     return found + ([machine.note] if machine.note else [])
-
-
-__all__ = ["Plan", "Planned", "expected_loss", "make_plan", "shape_of"]

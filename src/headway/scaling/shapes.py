@@ -28,18 +28,28 @@ class Shape:
     n_tokens: int
     parameters: Parameters
 
+    @property
+    def length(self) -> int:
+        """T: tokens of a text."""
+        return self.settings.max_length
+
 
 def default_vocabulary(params: float) -> int:
     """Ids for a size: few where the embedding would else be most of the model."""
     return 32_000 if params >= 3e8 else 16_384 if params >= 3e7 else 4_096
 
 
-def shape_of(params: float, *, length: int, n_tokens: int | None = None) -> Shape:
+def default_length(params: float) -> int:
+    """Tokens of a text for a size: short where attention would else be most of the work."""
+    return 2_048 if params >= 3e8 else 1_024 if params >= 3e7 else 512
+
+
+def shape_of(params: float, *, length: int | None = None, n_tokens: int | None = None) -> Shape:
     """The shape that comes nearest to `params` (all of them) and to the rule's proportions.
 
     Raises UserError for sizes below the smallest and above the largest shape.
     """
-    V = n_tokens or default_vocabulary(params)
+    V, length = n_tokens or default_vocabulary(params), length or default_length(params)
     wanted = min(max(32.0 * (params / 1e7) ** 0.3, 32.0), 128.0)
     best, least = None, math.inf
     for D in _widths():

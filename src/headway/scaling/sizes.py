@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 from headway.base.errors import UserError
 from headway.scaling.costs import flops_a_token, serving_flops
-from headway.scaling.laws import ParametricLaw, RepeatedLaw
+from headway.scaling.laws import ParametricLaw
 from headway.scaling.published import MUENNIGHOFF
 from headway.scaling.question import Question
+from headway.scaling.repeated import RepeatedLaw
 from headway.scaling.shapes import Shape, shape_of
 from headway.scaling.units import short
 
+_SMALLEST = 1e6  # parameters: what a budget has to serve at least
 PASSES = 4.0  # over the same text: so many are nearly as good as new text (Muennighoff, 2023)
 
 
@@ -56,12 +58,12 @@ class _Maker:
         return shape_of(params, length=self.question.length, n_tokens=self.question.vocabulary)
 
     def flops(self, size: Size) -> float:
-        return size.tokens * flops_a_token(size.shape, self.question.length)
+        return size.tokens * flops_a_token(size.shape)
 
     def size(self, name: str, why: str, params: float, tokens: float | None, flops: float) -> Size:
         """A choice of a size; without tokens, those that the FLOPs pay for."""
         shape = self.shape(params)
-        paid = flops / flops_a_token(shape, self.question.length)
+        paid = flops / flops_a_token(shape)
         return Size(name, why, shape, tokens or paid, tokens or paid)
 
     def asked(self, flops: float | None) -> Size | None:
@@ -91,7 +93,7 @@ class _Maker:
         """The size that so many FLOPs can train on so many tokens."""
         params = flops / tokens / 6
         for _ in range(20):
-            params *= flops / tokens / flops_a_token(self.shape(params), self.question.length)
+            params *= flops / tokens / flops_a_token(self.shape(params))
         return params
 
     def optimal(self, flops: float) -> Size:
@@ -126,25 +128,23 @@ class _Maker:
             found = law.served(self.question.loss, served)
             why = f"the least compute of training and serving {short(served)} tokens, for this loss"
             return self.size(name, why, found.params, found.tokens, flops)
-        found_params = law.served(_served_loss(law, flops, served), served).params
-        shape = self.shape(found_params)
-        left = flops - served * serving_flops(shape, self.question.length)
-        why = f"the least loss where the compute also serves {short(served)} tokens"
-        tokens = left / flops_a_token(shape, self.question.length)
-        if tokens <= 0:
+        if 2 * served * _SMALLEST > flops:
             raise UserError(
-                f"serving {short(served)} tokens takes all of the budget",
+                f"serving {short(served)} tokens takes all that there is",
                 where="--serve-tokens",
                 todo="give more, or serve fewer",
             )
+        found_params = law.served(_served_loss(law, flops, served), served).params
+        shape = self.shape(found_params)
+        left = flops - served * serving_flops(shape)
+        why = f"the least loss where the compute also serves {short(served)} tokens"
+        tokens = left / flops_a_token(shape)
         return Size(name, why, shape, tokens, tokens)
 
     def with_little_text(self, best: Size, flops: float) -> Size:
         """What is best where the text is short and has to be read again."""
         unique = self.question.unique_tokens or best.tokens / PASSES
-        law = self.law
-        many = law if isinstance(law, RepeatedLaw) else _with_passes(law)
-        params = many.limited(flops, unique).params
+        params = repeated(self.law).limited(flops, unique).params
         if self.question.unique_tokens is None:
             why = f"where there is a quarter of that text, {short(unique)} tokens"
         else:
@@ -153,11 +153,15 @@ class _Maker:
         return Size(found.name, why, found.shape, found.tokens, min(unique, found.tokens))
 
 
-def _with_passes(law: ParametricLaw) -> RepeatedLaw:
+def repeated(law: ParametricLaw) -> RepeatedLaw:
+    """A law with what Muennighoff (2023) measured of repeated text."""
+    if isinstance(law, RepeatedLaw):
+        return law
     return RepeatedLaw(
         name=law.name,
         source=law.source,
         measured=law.measured,
+        counted=law.counted,
         **law.constants,
         R_D=MUENNIGHOFF.R_D,
         R_N=MUENNIGHOFF.R_N,
