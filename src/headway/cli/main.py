@@ -28,6 +28,7 @@ from headway.cli import (
     info,
     prompt,
     recipes,
+    scaling,
     score,
     study,
     tokenizer,
@@ -62,6 +63,7 @@ for verb in (
     data,
     tokenizer,
     study,
+    scaling,
     recipes,
     info,
 ):
