@@ -25,7 +25,7 @@ _METHODS = {
     frozenset({"params", "tokens"}): "trained",
     frozenset({"params", "tokens", "unique"}): "trained",
     frozenset({"loss"}): "cheapest",
-    frozenset({"loss", "served"}): "served",
+    frozenset({"loss", "tokens_served"}): "served",
     frozenset({"loss", "params"}): "tokens_for",
     frozenset({"loss", "tokens"}): "params_for",
     frozenset({"tokens"}): "",
@@ -52,7 +52,7 @@ def ask(laws: Sequence[Law], **given: float) -> tuple[list[Answer], list[str]]:
     """The answers of the laws that have one, and why others refuse, to one of these questions.
 
     `flop` (and `unique` tokens): the best size and tokens. `params`: the tokens that suit it.
-    `params` and `tokens`: the loss. `loss`: the cheapest size and tokens (with `served` tokens
+    `params` and `tokens`: the loss. `loss`: the cheapest size and tokens (with `tokens_served`
     later). `loss` and `params` or `tokens`: the other of these. Raises UserError for another
     question, and where each law refuses this one.
     """
@@ -84,20 +84,12 @@ def _answer(law: Law, given: dict[str, float]) -> Answer | None:
             return None
         at = {law.x: place}
         known: dict[str, float | None] = {"params": None, "tokens": None, "flop": None}
-        span = law.measured
-        return Answer(
-            law.name,
-            **(known | at),
-            loss=loss,
-            beyond=span.beyond(**at),
-            outside=span.outside(**at),
-        )
+        beyond, outside = law.measured.beyond(**at), law.measured.outside(**at)
+        return Answer(law.name, **(known | at), loss=loss, beyond=beyond, outside=outside)
     method: Callable[..., Choice] | None = getattr(law, _METHODS[frozenset(given)] or "-", None)
     if method is None:
         return None
-    choice = method(
-        **{"tokens_served" if name == "served" else name: given[name] for name in given}
-    )
+    choice = method(**given)
     flop = training_flop(choice.params, choice.tokens)
     beyond = law.measured.beyond(params=choice.params, tokens=choice.tokens)
     return Answer(law.name, choice.params, choice.tokens, flop, choice.loss, beyond, choice.outside)

@@ -188,13 +188,12 @@ def _name(axes: Axes, title: str, x: str, y: str) -> None:
 
 
 def _plain(axes: Axes) -> None:
-    """Numbers as they are on a vertical axis of logs, also between the powers of ten of a short one."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    """Plain numbers on a vertical axis of logs, some also between the powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
     low, high = axes.get_ylim()
-    steps = (1.0,) if high > 100 * low else (1.0, 2.0, 5.0) if high > 5 * low else range(10, 100, 2)
-    between = [step / 10 if high <= 5 * low else step for step in steps]
-    axes.yaxis.set_major_locator(LogLocator(10.0, between))
+    few = MaxNLocator(6) if high < 5 * low else LogLocator(10.0, (1.0, 2.0, 5.0))
+    axes.yaxis.set_major_locator(few)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
     axes.yaxis.minorticks_off()
 
