@@ -29,6 +29,7 @@ from headway.cli import (
     plan,
     prompt,
     recipes,
+    scaling,
     score,
     study,
     tokenizer,
@@ -64,6 +65,7 @@ for verb in (
     tokenizer,
     study,
     plan,
+    scaling,
     recipes,
     info,
 ):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headway.base.errors import UserError
 from headway.scaling.huber import between
-from headway.scaling.laws import Allocation, Choice, Range
+from headway.scaling.laws import TRAINING, Allocation, Choice, Range
 from headway.scaling.points import Floats, Points
 
 _WIDE = math.log(1.15)  # from the least to the greatest FLOPs of what counts as one budget
@@ -20,18 +20,28 @@ _GRID = 1500  # places along the envelope, as in the paper
 
 @dataclass(frozen=True)
 class FrontierFit:
-    """The line through the best sizes, what it goes through, and how sure its exponent is."""
+    """The line through the best sizes, what it goes through, and how sure its exponent is.
+
+    `groups` are the runs of each budget, or of each training curve; `draws` are lines (a, ln k).
+    """
 
     law: Allocation
     best: tuple[Choice, ...]
-    intervals: dict[str, tuple[float, float]]
+    groups: tuple[Points, ...]
+    draws: Floats
     notices: tuple[str, ...] = ()
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """What 95 % of the draws of the exponent lie in; nothing where none were drawn."""
+        return {"a": between(self.draws[0])[0]} if self.draws.size else {}
 
 
 @dataclass(frozen=True)
 class _Valley:
     """The parabola of one budget: ln of its FLOPs, and of its best size as drawn many times."""
 
+    points: Points
     flop: float
     best: Choice
     draws: Floats
@@ -67,7 +77,8 @@ def fit_isoflop(points: Points, *, resamples: int = 500, seed: int = 1) -> Front
     return FrontierFit(
         law=_law("isoflop", points, line),
         best=tuple(valley.best for valley in valleys),
-        intervals={"a": between(draws[0])[0]} if resamples else {},
+        groups=tuple(valley.points for valley in valleys),
+        draws=draws,
         notices=tuple(notices),
     )
 
@@ -104,7 +115,8 @@ def _valley(points: Points, resamples: int, rng: np.random.Generator) -> _Valley
     drawn = np.linalg.lstsq(matrix, losses.T, rcond=None)[0]
     params, loss = math.exp(lowest), level - slope**2 / (4 * bend)
     draws = middle - drawn[1] / (2 * drawn[0])
-    return _Valley(flop, Choice(params, math.exp(flop) / (6 * params), loss), draws)
+    best = Choice(params, math.exp(flop) / (TRAINING * params), loss)
+    return _Valley(points, flop, best, draws)
 
 
 def fit_envelope(points: Points) -> FrontierFit:
@@ -133,8 +145,10 @@ def fit_envelope(points: Points) -> FrontierFit:
     for size in np.unique(lowest[inner]):  # where each size is the best, in the middle
         place = float(np.median(places[inner & (lowest == size)]))
         loss = float(np.exp(np.interp(place, *curves[size])))
-        best.append(Choice(float(size), math.exp(place) / (6 * size), loss))
-    return FrontierFit(_law("envelope", points, line), tuple(best), {})
+        best.append(Choice(float(size), math.exp(place) / (TRAINING * size), loss))
+    groups = [points.pick(np.flatnonzero(points["params"] == size)) for size in sizes]
+    law = _law("envelope", points, line)
+    return FrontierFit(law, tuple(best), tuple(groups), np.empty((2, 0)))
 
 
 def _curves(points: Points) -> dict[float, tuple[Floats, Floats]]:

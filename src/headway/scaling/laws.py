@@ -9,7 +9,7 @@ laws are in `headway.scaling.published`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,21 +41,25 @@ class Range:
     tokens: tuple[float, float] | None = None
     flop: tuple[float, float] | None = None
 
+    def beyond(self, **question: float) -> float:
+        """How many times `params`, `tokens` or `flop` are beyond it, at the most; 1 is inside."""
+        return max((factor for *_, factor in self._beyond(question)), default=1.0)
+
     def outside(self, **question: float) -> tuple[str, ...]:
         """One sentence for each of `params`, `tokens`, `flop` that lies outside; often none."""
         units = {"params": "parameters", "tokens": "training tokens", "flop": "training FLOPs"}
-        said = []
+        return tuple(
+            f"{value:.3g} {units[name]} are {'below' if value < bound else 'above'} {bound:.3g}, "
+            f"the last that the law was measured at (a factor of {factor:.3g})"
+            for name, value, bound, factor in self._beyond(question)
+        )
+
+    def _beyond(self, question: dict[str, float]) -> Iterator[tuple[str, float, float, float]]:
         for name, value in question.items():
             known: tuple[float, float] | None = getattr(self, name)
-            if known is None or known[0] <= value <= known[1]:
-                continue
-            side, bound = ("below", known[0]) if value < known[0] else ("above", known[1])
-            factor = max(value / bound, bound / value)
-            said.append(
-                f"{value:.3g} {units[name]} are {side} {bound:.3g}, the last that the law was "
-                f"measured at (a factor of {factor:.3g})"
-            )
-        return tuple(said)
+            if known is not None and not known[0] <= value <= known[1]:
+                bound = known[0] if value < known[0] else known[1]
+                yield name, value, bound, max(value / bound, bound / value)
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,12 @@ class Allocation(Law):
         params = self.k * flop**self.a
         return self.choice(params, flop / (TRAINING * params))
 
+    def suits(self, params: float) -> Choice:
+        """The tokens with which a size is the best for its compute."""
+        positive(parameters=params)
+        flop = power(params / self.k, 1 / self.a)
+        return self.choice(params, flop / (TRAINING * params))
+
 
 @dataclass(frozen=True, kw_only=True)
 class KaplanLaw(Allocation):
@@ -159,6 +169,10 @@ class KaplanLaw(Allocation):
         positive(parameters=params, tokens=tokens)
         size = (self.N_c / params) ** (self.alpha_N / self.alpha_D)
         return power(size + self.D_c / tokens, self.alpha_D)
+
+    def trained(self, params: float, tokens: float) -> Choice:
+        """A given size and its tokens, with their loss."""
+        return self.choice(params, tokens, self.loss(params, tokens))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +210,12 @@ class ParametricLaw(Law):
         balance = ratio ** (1 / (self.alpha + self.beta))
         params = balance * (flop / TRAINING) ** self.size_exponent
         return self.trained(params, flop / (TRAINING * params))
+
+    def suits(self, params: float) -> Choice:
+        """The tokens with which a size is the best for its compute."""
+        positive(parameters=params)
+        ratio = self.beta * self.B / (self.alpha * self.A)
+        return self.trained(params, power(ratio * power(params, self.alpha), 1 / self.beta))
 
     def tokens_for(self, params: float, loss: float) -> Choice:
         """How long a size must be trained for a loss. Raises UserError if it cannot reach it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from itertools import product
@@ -64,6 +65,7 @@ class ParametricFit:
         ((low, high),) = between(np.multiply.outer(laws, scatter).ravel())
         return low, expected, high
 
+    @functools.cached_property
     def left_out(self) -> dict[str, Any] | None:
         """How well the smaller runs alone forecast those of more than a quarter of the compute.
 

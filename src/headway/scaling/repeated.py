@@ -43,6 +43,10 @@ class RepeatedLaw(ParametricLaw):
             effective(params, suited, self.R_N), effective(tokens, unique, self.R_D)
         )
 
+    def trained(self, params: float, tokens: float, unique: float | None = None) -> Choice:
+        """A given size and its tokens, with their loss."""
+        return self.choice(params, tokens, self.loss(params, tokens, unique))
+
     def limited(self, flop: float, unique: float) -> Choice:
         """The least loss for a compute and so many different tokens: more passes, fewer parameters.
 

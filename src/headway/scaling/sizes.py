@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.base.errors import UserError
 from headway.scaling.costs import flops_a_token, serving_flops
-from headway.scaling.laws import ParametricLaw
+from headway.scaling.laws import ParametricLaw, power
 from headway.scaling.published import MUENNIGHOFF
 from headway.scaling.question import Question
 from headway.scaling.repeated import RepeatedLaw
@@ -77,12 +76,12 @@ class _Maker:
             if ask.loss is not None:
                 tokens = law.tokens_for(size, ask.loss).tokens
             elif flops is None:
-                tokens = _balance(lambda c: law.optimum(c).params, size, law, "tokens")
+                tokens = law.suits(size).tokens
         elif params is None and tokens is not None:
             if ask.loss is not None:
                 params = law.params_for(tokens, ask.loss).params
             elif flops is None:
-                params = _balance(lambda c: law.optimum(c).tokens, tokens, law, "params")
+                params = _suited(law, tokens)
             else:
                 params = self._params_for(tokens, flops)
         found = self.size("as asked", "what was asked for", params or 0.0, tokens, flops or 0.0)
@@ -168,15 +167,10 @@ def repeated(law: ParametricLaw) -> RepeatedLaw:
     )
 
 
-def _balance(
-    grows: Callable[[float], float], wanted: float, law: ParametricLaw, answer: str
-) -> float:
-    """The tokens (or parameters) for which a size (or text) is the compute-optimal one."""
-    low, high = 0.0, 40.0  # powers of ten of FLOPs
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if grows(10**middle) < wanted else (low, middle)
-    return float(getattr(law.optimum(10**high), answer))
+def _suited(law: ParametricLaw, tokens: float) -> float:
+    """The size that is the best for its compute with so many tokens."""
+    ratio = law.alpha * law.A / (law.beta * law.B)
+    return power(ratio * power(tokens, law.beta), 1 / law.alpha)
 
 
 def _served_loss(law: ParametricLaw, flops: float, served: float) -> float:
