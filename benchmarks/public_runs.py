@@ -1,4 +1,4 @@
-"""Public trainings: what share of their machines' peak they reached, and how well one forecasts others.
+"""Public trainings: the share of the peak that they reached, and how well one forecasts others.
 
     python benchmarks/public_runs.py --json benchmarks/results/public-runs.json
 

@@ -52,9 +52,7 @@ def plan(  # long: its options
     ] = None,
     length: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=2**20, help="Tokens of a text; by size.", rich_help_panel=_MODEL
-        ),
+        typer.Option(min=1, max=2**20, help="Tokens of a text; by size.", rich_help_panel=_MODEL),
     ] = None,
     vocabulary: Annotated[
         int | None,

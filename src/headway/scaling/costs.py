@@ -82,9 +82,7 @@ def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
             need = training_bytes(shape.settings, shape.n_tokens, batch, shards=shards)
             if need.peak > USED * machine.bytes:
                 break
-            found = Placement(
-                devices, machine.dtype, rows, recomputes, shards, need, machine.bytes
-            )
+            found = Placement(devices, machine.dtype, rows, recomputes, shards, need, machine.bytes)
             rows *= 2
         if found is not None:
             return found
@@ -125,4 +123,3 @@ def cost(
         usd,
         None if machine.power is None else machine.power * device_hours / 1000,
     )
-

@@ -90,7 +90,11 @@ class Hardware(Settings):
     machine: dict[str, Machine]
 
     def find(self, name: str) -> Machine:
-        """A machine by its name. Raises UserError naming the nearest if there is none."""
+        """A machine by its name. Raises UserError naming those that are meant if there is none."""
+        begin = [each for each in self.machine if name and each.startswith(name)]
+        if name not in self.machine and begin:
+            what = f"there is no machine '{name}'"
+            raise UserError(what, where="--machine", todo=f"there is {' and '.join(begin)}")
         if name not in self.machine:
             raise unknown("machine", name, self.machine, where="--machine")
         return self.machine[name]

@@ -46,5 +46,13 @@ def _read(path: Path) -> ParametricLaw:
             where=str(path),
             todo="give what headway scaling fit --json wrote",
         )
-    constants = {letter: float(table[letter]) for letter in _LETTERS}
-    return ParametricLaw(name=path.stem, source=f"fitted: {path.name}", **constants)
+    E, A, B, alpha, beta = (float(table[letter]) for letter in _LETTERS)
+    return ParametricLaw(
+        name=path.stem,
+        source=f"fitted: {path.name}",
+        E=E,
+        A=A,
+        B=B,
+        alpha=alpha,
+        beta=beta,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,7 @@ def make_plan(question: Question, hardware: Hardware, law: ParametricLaw = BESIR
     flops = None if allowed is None else allowed * 3600 * rate
     sizes = pick(question, law, flops)
     devices = _devices(question, sizes, machine, rate)
-    choices = []
+    choices: list[Planned] = []
     for size in sizes:
         planned = _planned(question, size, machine, devices, hardware, law)
         if not choices:
@@ -121,7 +122,7 @@ def _devices(question: Question, sizes: list[Size], machine: Machine, rate: floa
     first = sizes[0]
     hours = first.tokens * flops_a_token(first.shape) / rate / 3600
     if question.hours is not None:
-        return max(1, round(hours / question.hours + 0.499))
+        return math.ceil(hours / question.hours)
     devices = fewest(first.shape, machine) or MOST_DEVICES
     while hours / devices > _MOST_HOURS and devices < MOST_DEVICES:
         devices *= 2

@@ -20,9 +20,9 @@ class Question:
     """Any part of a plan; what is None is to be found.
 
     `money` (USD) and `hours` pay for training, and for reading and writing `serve_tokens` later.
-    `params` are all parameters, `tokens` what is trained on, of which `unique_tokens` are different;
-    `loss` is wanted in nats a token. `length` tokens make a text. `utilisation` replaces what the
-    table of machines says.
+    `params` are all parameters, `tokens` what is trained on, `unique_tokens` how much text there
+    is; `loss` is wanted in nats a token. `length` tokens make a text. `utilisation` replaces what
+    the table of machines says.
     """
 
     money: float | None = None
@@ -69,6 +69,11 @@ class Question:
         """Whether money or time bound the compute."""
         return self.money is not None or self.hours is not None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what is to be trained follows without a budget."""
+        return self.loss is not None or None not in (self.params, self.tokens)
+
 
 def machine_of(text: str) -> tuple[str, int | None]:
     """ "h100-sxm:8" -> its name and how many there are, None where it does not say."""
@@ -85,8 +90,13 @@ def machine_of(text: str) -> tuple[str, int | None]:
 
 
 def device_hours(question: Question, machine: Machine) -> float | None:
-    """Hours of one machine that money and time allow, the lesser of both; None without a bound."""
+    """Hours of one machine that money and time allow, the lesser of both; None without a bound.
+
+    Time alone bounds nothing where the training is settled: then it says how many machines.
+    """
     found = []
+    if question.money is None and question.devices is None and question.is_settled:
+        return None
     if question.money is not None:
         if machine.price is None:
             raise UserError(

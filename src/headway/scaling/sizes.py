@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.base.errors import UserError
 from headway.scaling.costs import flops_a_token, serving_flops
@@ -42,8 +42,9 @@ def pick(question: Question, law: ParametricLaw, flops: float | None) -> list[Si
         raise UserError("that is not enough to plan with", todo="give --money or --params")
     best = made.optimal(compute) if question.loss is None else made.cheapest(question.loss)
     sizes = [asked] if asked is not None and asked.asked else []
-    if question.loss is not None and flops is not None and not sizes:
-        sizes, best = [], made.within(best, flops)
+    if question.loss is not None:
+        compute = made.flops(best)
+        best = replace(best, asked=not sizes)  # it has to be paid for
     return [*sizes, best, made.for_serving(best, compute), made.with_little_text(best, compute)]
 
 
@@ -86,7 +87,7 @@ class _Maker:
                 params = self._params_for(tokens, flops)
         found = self.size("as asked", "what was asked for", params or 0.0, tokens, flops or 0.0)
         unique = min(found.tokens, ask.unique_tokens or math.inf)
-        return Size(found.name, found.why, found.shape, found.tokens, unique, asked=True)
+        return replace(found, unique=unique, asked=True)
 
     def _params_for(self, tokens: float, flops: float) -> float:
         """The size that so many FLOPs can train on so many tokens."""
@@ -108,10 +109,6 @@ class _Maker:
         tokens = self.law.tokens_for(float(shape.parameters.all), loss).tokens
         why = "the least compute for this loss"
         return Size("compute-optimal", why, shape, tokens, tokens)
-
-    def within(self, size: Size, flops: float) -> Size:
-        """The same as something asked for, which has to be paid for."""
-        return Size(size.name, size.why, size.shape, size.tokens, size.unique, asked=True)
 
     def for_serving(self, best: Size, flops: float) -> Size:
         """A smaller model trained for longer, since each token it serves later is cheaper."""

@@ -209,7 +209,10 @@ def _block_flops(
 ) -> dict[str, float]:
     """Operation -> operations a token of one block that looks at `keys`, and `source` others."""
     D, F = settings.d_model, settings.d_feed_forward
-    queries, values = settings.n_heads * settings.head_width, settings.kv_heads * settings.head_width
+    queries, values = (
+        settings.n_heads * settings.head_width,
+        settings.kv_heads * settings.head_width,
+    )
     ups = 2 if settings.feed_forward == "swiglu" else 1
 
     def looking(at: float) -> dict[str, float]:
