@@ -48,7 +48,7 @@ def test_money_buys_the_compute_optimal_size() -> None:
     assert best.cost.usd is not None
     assert best.cost.usd.likely == pytest.approx(1000)
     assert best.cost.hours.low / best.cost.hours.high == pytest.approx(low / high)
-    assert best.tokens / best.shape.parameters.all == pytest.approx(20, rel=0.1)
+    assert best.tokens / best.shape.parameters.all == pytest.approx(20, rel=0.25)
     assert small.shape.parameters.all == pytest.approx(best.shape.parameters.all / 2, rel=0.05)
     assert small.flops == pytest.approx(best.flops)
     assert best.loss.likely < small.loss.likely < little.loss.likely
@@ -56,6 +56,16 @@ def test_money_buys_the_compute_optimal_size() -> None:
     assert little.unique_tokens == pytest.approx(best.tokens / 4)
     for choice in found.choices:
         assert choice.loss.low <= choice.loss.likely <= choice.loss.high
+
+
+def test_no_size_does_better_with_the_same_operations() -> None:
+    """What 6·N·D leaves out, attention and output, counts for small models."""
+    for question in ({"money": 0.01}, {"money": 1}, {"money": 1e5}):
+        best, *others = plan(**question).choices
+        assert best.loss.likely <= min(other.loss.likely for other in others)
+        for params in (0.7, 1.4):
+            other = plan(params=params * best.shape.parameters.all, **question).choices[0]
+            assert other.loss.likely > best.loss.likely - 1e-3
 
 
 def test_money_pays_for_training_and_serving() -> None:
@@ -81,7 +91,7 @@ def test_a_size_alone_gets_the_tokens_that_suit_it() -> None:
     found = plan(params=7e9)
     assert names(found)[0] == "as asked"
     asked, best = found.choices[:2]
-    assert asked.shape.parameters.all == pytest.approx(best.shape.parameters.all, rel=0.06)
+    assert asked.shape.parameters.all == pytest.approx(best.shape.parameters.all, rel=0.15)
     tokens = plan(tokens=1e11).choices[0]
     assert BESIROGLU.suits(tokens.shape.parameters.all).tokens == pytest.approx(1e11, rel=0.1)
 
@@ -113,7 +123,7 @@ def test_text_that_is_too_short_is_read_again() -> None:
     assert little.tokens > 3e10
     plenty = plan(money=1000, unique_tokens=1e12).choices[2]
     assert plenty.epochs == 1.0
-    assert plenty.loss.likely == pytest.approx(plan(money=1000).choices[0].loss.likely)
+    assert plenty.loss.likely == pytest.approx(plan(money=1000).choices[0].loss.likely, abs=2e-3)
 
 
 def test_what_does_not_fit_is_recomputed_then_sharded() -> None:

@@ -176,10 +176,8 @@ def _tell(found: Plan) -> None:
     for choice in found.choices:
         print(f"{choice.name}: {choice.why}")
     print()
-    for line in assumptions(found):
+    for line in (*assumptions(found), *outside_text(found)):
         print(line)
-    for line in outside_text(found):
-        print(f"Outside what the law was measured on: {line}")
 
 
 def _table(name: str, machines: Hardware, law: ParametricLaw, json: Path | None) -> None:

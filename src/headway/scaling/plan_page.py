@@ -7,15 +7,17 @@ from pathlib import Path
 
 from headway.base.files import write_atomic
 from headway.lens.charts import curves_svg
-from headway.scaling.costs import Range
+from headway.scaling.costs import Range, flops_a_token
 from headway.scaling.plan import Plan, Planned, assumptions, expected_loss
 from headway.scaling.plan_recipe import plan_recipe
+from headway.scaling.shapes import shape_of
 from headway.scaling.units import duration, money, short
 from headway.settings.toml import dump_toml
 
 Rows = list[tuple[str, list[str]]]
 _SPAN = 12.0  # sizes from the best one over this to the best one times this are drawn
-_POINTS = 61
+_POINTS = 81
+_LEAST = 4e5  # parameters: smaller shapes come in steps that are too large for a curve
 
 
 def plan_rows(plan: Plan) -> Rows:
@@ -41,12 +43,17 @@ def question_text(plan: Plan) -> str:
 
 
 def outside_text(plan: Plan) -> list[str]:
-    """Where the law was not measured, a sentence each, with the choices that it holds for."""
-    found: dict[str, list[str]] = {}
-    for choice in plan.choices:
-        for said in choice.outside:
-            found.setdefault(said, []).append(choice.name)
-    return [f"{', '.join(names)}: {said}." for said, names in found.items()]
+    """Which choices are outside of what the law was measured on; no line if none is."""
+    names = [choice.name for choice in plan.choices if choice.outside]
+    known = plan.law.measured
+    spans = [
+        f"{short(span[0])} to {short(span[1])} {what}"
+        for what, span in (("parameters", known.params), ("training tokens", known.tokens))
+        if span is not None
+    ]
+    if not names:
+        return []
+    return [f"? is outside what the law was measured on ({', '.join(spans)}): {', '.join(names)}."]
 
 
 def write_page(plan: Plan, path: Path) -> None:
@@ -81,12 +88,13 @@ def write_page(plan: Plan, path: Path) -> None:
 
 def size_chart(plan: Plan) -> str:
     """The loss by size for the compute of the first choice, and where the choices are."""
-    compute = plan.choices[0].flops_6nd
-    best = plan.law.optimum(compute).params
+    first = plan.choices[0]
+    best = float(first.shape.parameters.all)
     curve = []
     for step in range(_POINTS):
-        params = best * _SPAN ** (2 * step / (_POINTS - 1) - 1)
-        tokens = compute / (6 * params)
+        wanted = max(best * _SPAN ** (2 * step / (_POINTS - 1) - 1), _LEAST)
+        shape = shape_of(wanted, like=first.shape)
+        params, tokens = float(shape.parameters.all), first.flops / flops_a_token(shape)
         curve.append((params, expected_loss(plan.law, params, tokens, tokens).likely))
     series = {"new text, all compute in training": curve}
     for choice in plan.choices:
@@ -151,7 +159,7 @@ _FACTS: Sequence[tuple[str, Callable[[Planned], str]]] = (
     ("training tokens", lambda each: short(each.tokens)),
     ("… a parameter", lambda each: short(each.tokens / each.shape.parameters.all)),
     ("passes × text", _passes),
-    ("expected loss", lambda each: f"{each.loss.likely:.3f}"),
+    ("expected loss", lambda each: f"{each.loss.likely:.3f}{' ?' if each.outside else ''}"),
     (_RANGE, lambda each: _between(each.loss, "{:.3f}".format)),
     ("FLOPs, counted", lambda each: short(each.flops)),
     ("FLOPs, 6 · N · D", lambda each: short(each.flops_6nd)),

@@ -51,7 +51,7 @@ def plan_recipe(planned: Planned) -> dict[str, Any]:
         "data": {
             "kind": "documents",
             "length": T,
-            "held_out": 0.01,
+            "held_out": 0.02,
             "train": {"text": {"files": "${TEXT}"}},
         },
         "tokenizer": {"kind": "bpe", "size": shape.n_tokens},

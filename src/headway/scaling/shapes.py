@@ -17,6 +17,7 @@ from headway.settings.counting import Parameters, count_parameters
 from headway.settings.model import DecoderSettings
 
 WIDEST = 65_536
+LARGEST = 1e14  # parameters: of those widths, some 2,000 layers
 _TIED_BELOW = 2e9
 
 
@@ -44,32 +45,41 @@ def default_length(params: float) -> int:
     return 2_048 if params >= 3e8 else 1_024 if params >= 3e7 else 512
 
 
-def shape_of(params: float, *, length: int | None = None, n_tokens: int | None = None) -> Shape:
+def shape_of(
+    params: float,
+    *,
+    length: int | None = None,
+    n_tokens: int | None = None,
+    like: Shape | None = None,
+) -> Shape:
     """The shape that comes nearest to `params` (all of them) and to the rule's proportions.
 
-    Raises UserError for sizes below the smallest and above the largest shape.
+    Ids, length and whether the output is the embedding are those of `like`, or follow from the
+    size. Raises UserError for sizes below the smallest and above the largest shape.
     """
+    ties = params < _TIED_BELOW
+    if like is not None:
+        n_tokens, length, ties = like.n_tokens, like.length, like.settings.tie == "output"
     V, length = n_tokens or default_vocabulary(params), length or default_length(params)
     wanted = min(max(32.0 * (params / 1e7) ** 0.3, 32.0), 128.0)
     best, least = None, math.inf
     for D in _widths():
         a_layer = 4 * D * D + 3 * D * _feed_forward(D)
-        ties = params < _TIED_BELOW
         layers = round((params - V * D * (1 if ties else 2)) / a_layer)
         if layers < 1:
             break
         built = a_layer * layers + V * D * (1 if ties else 2)
         far = 20 * abs(math.log(built / params)) + abs(math.log2(D / layers / wanted))
         if far < least:
-            best, least = (D, layers, ties), far
-    if best is None or params > 12 * WIDEST**3 / 64:
+            best, least = (D, layers), far
+    if best is None or params > LARGEST:
         raise UserError(
             f"no model of {short(params)} parameters with {V:,} ids can be built",
             where="--params",
-            todo=f"the smallest has {short(64 * V + 50_000)}, the largest 50T; "
+            todo=f"the smallest has {short(64 * V + 50_000)}, the largest {short(LARGEST)}; "
             "--vocabulary sets the ids",
         )
-    settings = _settings(*best, length)
+    settings = _settings(*best, ties, length)
     return Shape(settings, V, count_parameters(settings, V))
 
 

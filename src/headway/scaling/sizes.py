@@ -14,7 +14,7 @@ from headway.scaling.repeated import RepeatedLaw
 from headway.scaling.shapes import Shape, shape_of
 from headway.scaling.units import short
 
-_SMALLEST = 1e6  # parameters: what a budget has to serve at least
+_SMALLEST = 4e5  # parameters: what a budget has to train and serve at least
 PASSES = 4.0  # over the same text: so many are nearly as good as new text (Muennighoff, 2023)
 
 
@@ -97,9 +97,19 @@ class _Maker:
         return params
 
     def optimal(self, flops: float) -> Size:
-        """The least loss for the compute."""
+        """The least loss for the compute, attention and output counted.
+
+        C = 6·N·D leaves them out, which is much of a small model: shapes around its optimum, with
+        as many ids, are tried.
+        """
+        start = self.shape(self.law.optimum(flops).params)
+        steps = (2 ** (step / 8) for step in range(-16, 9))
+        sizes = (step * start.parameters.all for step in steps)
+        shapes = [shape_of(params, like=start) for params in sizes if params > _SMALLEST]
+        tokens = {shape: flops / flops_a_token(shape) for shape in (start, *shapes)}
+        best = min(tokens, key=lambda shape: self.law.loss(shape.parameters.all, tokens[shape]))
         why = "the least loss for this compute"
-        return self.size("compute-optimal", why, self.law.optimum(flops).params, None, flops)
+        return Size("compute-optimal", why, best, tokens[best], tokens[best])
 
     def cheapest(self, loss: float) -> Size:
         """The least compute for the loss."""
