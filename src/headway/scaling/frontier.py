@@ -122,8 +122,8 @@ def _valley(points: Points, resamples: int, rng: np.random.Generator) -> _Valley
 def fit_envelope(points: Points) -> FrontierFit:
     """Approach 1: at each compute the size whose training curve is lowest, a line through these.
 
-    Rows of one size are its curve. Where the smallest or the largest size is lowest, one beyond it
-    might have been lower: these places do not count.
+    Rows of one size are its curve. A place counts where the next smaller and the next larger size
+    were trained so far too: elsewhere one that is not there might have been lower.
     """
     curves = _curves(points)
     ends = np.array([(curve[0][0], curve[0][-1]) for curve in curves.values()])
@@ -131,14 +131,15 @@ def fit_envelope(points: Points) -> FrontierFit:
     heights = np.array(
         [np.interp(places, *curve, left=np.inf, right=np.inf) for curve in curves.values()]
     )
-    sizes = np.array(list(curves))
-    lowest = sizes[heights.argmin(axis=0)]
-    inner = (lowest > sizes.min()) & (lowest < sizes.max()) & np.isfinite(heights.min(axis=0))
+    sizes, which = np.array(list(curves)), heights.argmin(axis=0)
+    lowest, each = sizes[which], np.arange(_GRID)
+    beside = [heights[np.clip(which + step, 0, len(sizes) - 1), each] for step in (-1, 1)]
+    inner = (which > 0) & (which < len(sizes) - 1) & np.isfinite(beside).all(axis=0)
     if len(np.unique(lowest[inner])) < 2:
         raise UserError(
-            "fewer than two sizes, apart from the smallest and the largest, are ever the best",
+            "fewer than two sizes are ever the best while a smaller and a larger one are there too",
             where=points.origin,
-            todo="add training curves of further sizes",
+            todo="add training curves of further sizes, or longer ones",
         )
     line = np.polyfit(places[inner], np.log(lowest[inner]), 1)
     best = []

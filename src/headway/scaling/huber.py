@@ -1,10 +1,10 @@
 """Sums of powers fitted to losses: Huber loss of the logs, log-sum-exp, L-BFGS with its gradient.
 
 As in Hoffmann 2022, section 3.3 and D.2, with delta 1e-3. Two things keep a fit from ending early,
-as the paper's own did (Besiroglu 2024, section 4): the sum is not divided by the runs, and the
-logs of sizes and tokens are to be given from their means. Then a scale and its exponent are no
-longer two names for one thing, a fit needs 50 evaluations in place of thousands, and practically
-every start ends in the same place.
+as the paper's own did (Besiroglu 2024): the losses are summed, in units of delta, so that they are
+large beside the tolerance of the optimiser; and starts are parts of the measured losses, with the
+logs of sizes and tokens from their means, so that none begins where the law is flat.
+benchmarks/scaling_fit.py measures both.
 """
 
 from __future__ import annotations

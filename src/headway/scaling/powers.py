@@ -11,7 +11,7 @@ import numpy as np
 from headway.base.errors import UserError
 from headway.scaling.huber import LogSumFit, between
 from headway.scaling.laws import PowerLaw, Range
-from headway.scaling.points import Floats, Points
+from headway.scaling.points import QUANTITIES, Floats, Points
 
 _FEWEST = 4  # runs: one more than there are constants
 _EXPONENTS, _FLOORS = (0.02, 0.05, 0.1, 0.3, 0.6, 1.0), (0.2, 0.5, 0.8, 0.95)
@@ -39,7 +39,8 @@ def fit_power(
     loss, values = points["loss"], points[x]
     if len(points) < _FEWEST or len(np.unique(values)) < _FEWEST:
         raise UserError(
-            f"a power law cannot be fitted to {len(np.unique(values))} different {x}",
+            f"a power law cannot be fitted to {len(np.unique(values))} different numbers of "
+            f"{QUANTITIES[x]}",
             where=points.origin,
             todo=f"at least {_FEWEST} runs are needed",
         )

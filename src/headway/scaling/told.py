@@ -37,9 +37,10 @@ def parametric_record(fit: ParametricFit) -> dict[str, Any]:
         "interval_percent": INSIDE,
         "resamples": len(fit.draws),
         "objective": fit.objective,
-        "residuals": {**_residuals(fit.residuals), "runs": each},
+        "residuals": _residuals(fit.residuals),
         "left_out": fit.left_out,
         **_common(law, len(fit.points), fit.notices),
+        "each": each,
     }
 
 
@@ -85,7 +86,8 @@ def _common(law: Law, runs: int, notices: tuple[str, ...]) -> dict[str, Any]:
         for name in ("params", "tokens", "flop")
         if (bounds := getattr(law.measured, name)) is not None
     }
-    return {"runs": runs, "formula": law.formula, "measured": measured, "notices": list(notices)}
+    said = {"formula": law.formula, "source": law.source, "notices": list(notices)}
+    return {"runs": runs, "measured": measured, **said}
 
 
 def _residuals(residuals: Floats) -> dict[str, float]:
