@@ -108,7 +108,7 @@ def _points(paths: list[Path], columns: dict[str, str | None], *, curves: bool) 
 
 
 @scaling.command()
-def laws(
+def laws(  # long: its options
     names: Annotated[
         list[str] | None, typer.Argument(metavar="LAW…", help="Which; all if none is named.")
     ] = None,
