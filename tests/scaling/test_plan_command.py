@@ -19,6 +19,7 @@ from headway.settings.recipe import load_recipe
 
 Cli = Callable[..., Any]
 LAW = {"E": 1.0, "A": 200.0, "B": 800.0, "alpha": 0.3, "beta": 0.35, "law": "chinchilla"}
+FIT = {**LAW, "residuals": {"rms_percent": 2.0}, "measured": {"params": [2e7, 1e9]}}
 QUICK = """
 import sys
 sys.argv = ["headway", "plan", "--money", "10k", "--serve-tokens", "1T"]
@@ -66,9 +67,17 @@ def test_another_choice_has_another_recipe(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_law_of_ones_own_and_machines_of_ones_own(cli: Cli, tmp_path: Path) -> None:
     law = tmp_path / "fit.json"
-    law.write_text(json.dumps(LAW), encoding="utf-8")
+    law.write_text(json.dumps(FIT), encoding="utf-8")
     said = cli("plan", "--params", "10M", "--law", law, "--machine", "laptop-cpu")
-    assert "Loss: law 'fit' (fitted: fit.json)" in said.out.decode()
+    text = said.out.decode()
+    assert "Loss: law 'fit' (fitted, fit.json), in nats" in text
+    assert "by how far those of the fit are from it" in text
+    assert "? is outside what the law was measured on (20M to 1B parameters)" in text
+    loss = next(line for line in text.splitlines() if line.startswith("expected loss"))
+    spread = next(line for line in text.splitlines() if line.startswith("… range"))
+    likely, (low, _, high) = float(loss.split()[2]), spread.split()[2:5]
+    assert float(high) / likely == pytest.approx(likely / float(low), abs=1e-3)
+    assert float(high) / likely == pytest.approx(1.04, abs=1e-3)
     law.write_text(json.dumps({**LAW, "beta": "much"}), encoding="utf-8")
     assert "no number above 0 for beta" in cli("plan", "--params", "1B", "--law", law).error
     assert "none of size and tokens" in cli("plan", "--params", "1B", "--law", "kaplan-c").error

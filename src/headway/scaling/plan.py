@@ -21,6 +21,7 @@ from headway.scaling.costs import (
 )
 from headway.scaling.hardware import Hardware, Machine
 from headway.scaling.laws import ParametricLaw
+from headway.scaling.own_law import OwnLaw
 from headway.scaling.published import BESIROGLU, CHINCHILLA, CHINCHILLA_EXACT, SARDANA
 from headway.scaling.question import Question, device_hours, refuse_too_dear
 from headway.scaling.shapes import Shape
@@ -176,11 +177,18 @@ def _planned(
 
 
 def expected_loss(law: ParametricLaw, params: float, tokens: float, unique: float) -> Range:
-    """The loss by a law, and what the laws fitted to the same runs say between them."""
+    """The loss by a law, between what the laws fitted to the same runs say.
+
+    Of a law of one's own it is between what its runs leave open.
+    """
     again = unique if unique < tokens else None
-    others = SAME_RUNS if law in SAME_RUNS else (law,)
-    found = [repeated(other).loss(params, tokens, again) for other in (law, *others)]
-    return Range(min(found), found[0], max(found))
+    likely = repeated(law).loss(params, tokens, again)
+    if isinstance(law, OwnLaw):
+        low, high = law.spread(likely)
+        return Range(low, likely, high)
+    others = SAME_RUNS if law in SAME_RUNS else ()
+    found = [likely, *(repeated(other).loss(params, tokens, again) for other in others)]
+    return Range(min(found), likely, max(found))
 
 
 def assumptions(plan: Plan) -> list[str]:
@@ -189,9 +197,14 @@ def assumptions(plan: Plan) -> list[str]:
     rate = "stated share of the peak" if question.utilisation else "range of public trainings"
     if machine.measured is not None and question.utilisation is None:
         rate = "rate measured on this machine"
+    spread = "what the laws fitted to the same runs say between them"
+    if isinstance(plan.law, OwnLaw):
+        spread = "what 95 % of runs lie within, by how far those of the fit are from it"
+    elif plan.law not in SAME_RUNS:
+        spread = "not known"
     found = [
         f"Loss: law '{plan.law.name}' ({plan.law.source}), in nats a token of its own text and "
-        "tokeniser; the interval is what the laws fitted to the same runs say between them.",
+        f"tokeniser; its range is {spread}.",
         f"Speed: {rate}, {machine.dtype}; FLOPs are counted an operation, attention in full.",
         f"Texts of {plan.choices[0].shape.length:,} tokens; AdamW with float32 weights.",
     ]
