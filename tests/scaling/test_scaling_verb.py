@@ -68,6 +68,34 @@ def test_the_other_laws(
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("law", "key", "value"), [("chinchilla", "E", 1.8172), ("envelope", "a", 0.513)]
+)
+def test_runs_are_fitted_from_their_folders(
+    cli: Cli, tmp_path: Path, law: str, key: str, value: float
+) -> None:
+    for params in np.geomspace(1e7, 1e9, 9).astype(int).tolist():
+        folder = tmp_path / f"run{params}"
+        folder.mkdir()
+        config = json.dumps({"format": 1, "parameters": params})
+        (folder / "config.json").write_text(config, encoding="utf-8")
+        end = 1000 * params * (params % 7 + 1)  # of its own, so that size and tokens part
+        seen = np.geomspace(params, end, 80).astype(int).tolist()
+        records = [
+            {"kind": "train", "step": step, "tokens": tokens, "nll": BESIROGLU.loss(params, tokens)}
+            for step, tokens in enumerate(seen)
+        ]
+        records.append(records[-1] | {"kind": "valid"})
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (folder / "metrics.jsonl").write_text(lines, encoding="utf-8")
+    out = tmp_path / "fit.json"
+    folders = sorted(tmp_path.glob("run*"))
+    said = cli("scaling", "fit", *folders, "--law", law, "--resamples", 0, "--json", out)
+    assert said.code == 0, said
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found[key] == pytest.approx(value, rel=0.03)
+
+
 def test_laws_are_listed_asked_and_drawn(cli: Cli, tmp_path: Path) -> None:
     out, picture = tmp_path / "laws.json", tmp_path / "laws.png"
     said = cli("scaling", "laws", "--json", out, "--picture", picture)
