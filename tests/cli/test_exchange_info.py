@@ -20,7 +20,10 @@ Cli = Callable[..., Any]
 SMALL = {"d_model": 16, "d_feed_forward": 24, "n_heads": 2, "n_layers": 2, "max_length": 32}
 LLAMA = {
     **SMALL,
-    **{"order": "pre", "norm": "rms", "feed_forward": "swiglu", "positions": "rotary"},
+    "order": "pre",
+    "norm": "rms",
+    "feed_forward": "swiglu",
+    "positions": "rotary",
     "bias": False,
 }
 
