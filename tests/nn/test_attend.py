@@ -188,11 +188,11 @@ def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool, dtype: t
     side = math.isqrt(crossings[dtype])
     for T, wanted in ((side, "fused"), (side - 1, "reference")):
         tensor = torch.empty(1, 1, T, 1, requires_grad=trains, dtype=dtype)
-        assert choose(tensor, tensor) == wanted
+        assert choose(tensor, tensor, full()) == wanted
     with torch.no_grad():
         side = math.isqrt(CPU_CROSSING_INFERENCE[dtype])
         tensor = torch.empty(1, 1, side, 1, requires_grad=True, dtype=dtype)
-        assert choose(tensor, tensor) == "fused"
+        assert choose(tensor, tensor, full()) == "fused"
 
 
 def test_auto_is_right_on_both_sides_of_the_crossing() -> None:

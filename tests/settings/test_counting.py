@@ -159,7 +159,7 @@ def test_operations_are_those_that_torch_counts(
     attention: Any,
     recomputes: bool,
 ) -> None:
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key: attention)
+    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: attention)
     settings, T = settings_of(kind, **own), 48
     model = network(settings)
     if recomputes:
@@ -172,6 +172,32 @@ def test_operations_are_those_that_torch_counts(
     wanted = training_flops(settings, V, T, attention=attention, recomputes=recomputes)
     wanted["output"] *= share  # of an encoder the hidden tokens alone
     assert counter.get_total_flops() / (2 * T) == pytest.approx(sum(wanted.values()), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"reach": [8, 0], "n_global": 1},
+        {"n_keys": 16},
+        {"n_keys": 16, "mixes": "keys_and_values"},
+        {"n_keys": 16, "mixes": "layers"},
+    ],
+)
+def test_what_reaches_less_learns_more(own: dict[str, Any]) -> None:
+    settings = settings_of("encoder", **own)
+    with torch.device("meta"):
+        built = sum(weight.numel() for weight in network(settings).parameters())
+    assert count_parameters(settings, V).all == built
+
+
+def test_what_reaches_less_computes_less() -> None:
+    scores = {
+        str(own): forward_flops(settings_of("encoder", **own), V, 100)["scores"]
+        for own in ({}, {"reach": [8]}, {"reach": [8, 0, 0]}, {"n_keys": 16}, {"reach": [400]})
+    }
+    full = 3 * 2.0 * 64 * 100
+    shares = [1.0, 9 / 100, (9 + 100 + 100) / 300, 16 / 100, 1.0]
+    assert list(scores.values()) == pytest.approx([full * share for share in shares])
 
 
 def test_the_useful_half_and_one_new_token() -> None:
@@ -249,7 +275,7 @@ def test_the_peak_is_within_a_tenth_of_what_is_allocated(
     dtype: Any,
     recomputes: bool,
 ) -> None:
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key: attention)
+    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: attention)
     settings, rows, T = settings_of(kind, **own), 2, 96
     share = work(kind, rows, T)[2]
     batch = Batch(rows, T, dtype, attention, recomputes, predicted=share)
@@ -263,7 +289,7 @@ def test_the_peak_of_few_and_of_many_tokens(
     monkeypatch: pytest.MonkeyPatch, rows: int, T: int
 ) -> None:
     """With few tokens the gradients are the most; with many, what the blocks keep."""
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key: "reference")
+    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: "reference")
     settings = settings_of("decoder", **LLAMA)
     found = training_bytes(settings, V, Batch(rows, T, attention="reference"))
     got = measured_peak(settings, "decoder", rows, T, "float32", False)

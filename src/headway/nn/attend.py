@@ -20,13 +20,14 @@ from torch.nn import functional as F
 from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
 from headway.nn.scores import DotScore, Score
-from headway.nn.visibility import Visibility, Window
+from headway.nn.visibility import Visibility
 
 Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
 
 # Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
 # benchmarks/results/attention.json
 CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
+BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
 
 
@@ -49,7 +50,7 @@ def attend(
     """
     if implementation == "auto":
         look = on_weights is not None or not isinstance(score, DotScore)
-        implementation = "reference" if look else choose(query, key)
+        implementation = "reference" if look else choose(query, key, visibility)
     if implementation in _WITHOUT_WEIGHTS:
         if on_weights is not None:
             raise ValueError(f"'{implementation}' never holds the weights; use 'reference'")
@@ -64,14 +65,19 @@ def attend(
     return weigh(on_weights(weights) if on_weights else weights, value)
 
 
-def choose(query: Tensor, key: Tensor) -> Literal["reference", "fused"]:
-    """The faster one for these shapes on this device, where both can."""
+def choose(
+    query: Tensor, key: Tensor, visibility: Visibility
+) -> Literal["reference", "fused", "banded"]:
+    """The fastest one for these shapes on this device."""
+    T, S = query.shape[2], key.shape[2]
+    if T > 1 and visibility.window is not None and BAND_CROSSING * sum(visibility.window) <= S:
+        return "banded"
     if query.device.type != "cpu":
         return "fused"
     trains = torch.is_grad_enabled() and query.requires_grad
     crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
     crossing = crossings.get(key.dtype, crossings[torch.float32])
-    return "fused" if query.shape[2] * key.shape[2] >= crossing else "reference"
+    return "fused" if crossing <= T * S else "reference"
 
 
 def attention_weights(
@@ -120,7 +126,7 @@ def _blockwise(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
 
 
 def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
-    if not any(isinstance(rule, Window) for rule in visibility.rules):
+    if visibility.window is None:
         raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
     return banded(query, key, value, visibility)[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -48,10 +49,10 @@ class Attention(nn.Module):
 
     Fewer key/value heads than query heads is grouped-query attention (Ainslie et al., 2023). The
     same layer attends to its own sequence or to another (cross-attention): that depends only on
-    whose `keys` it is given.
+    whose `keys` it is given. With `mixtures` it attends to mixtures of these.
     """
 
-    def __init__(self, settings: StackSettings) -> None:
+    def __init__(self, settings: StackSettings, mixtures: nn.Module | None = None) -> None:
         super().__init__()
         D, K = settings.d_model, settings.head_width
         self.n_heads, self.n_kv_heads = settings.n_heads, settings.kv_heads
@@ -67,14 +68,15 @@ class Attention(nn.Module):
             n_kv_heads=self.n_kv_heads,
             rank=settings.score_rank,
         )
+        self.mixtures = mixtures
         self.dropout = Dropout(settings.attention_dropout)
         self.tap_weights = Tap()
 
     def keys(self, hidden: Tensor, rotation: Rotation | None) -> KeyValue:
         """(B, S, D) -> keys and values (B, G, S, K)."""
         key, value = (
-            _split(self.to_key(hidden), self.n_kv_heads),
-            _split(self.to_value(hidden), self.n_kv_heads),
+            self.split(self.to_key(hidden), self.n_kv_heads),
+            self.split(self.to_value(hidden), self.n_kv_heads),
         )
         return KeyValue(self.score.keys(rotation.turn(key) if rotation else key), value)
 
@@ -88,26 +90,48 @@ class Attention(nn.Module):
         noise: Noise | None,
     ) -> Tensor:
         """(B, T, D) attending to S keys -> (B, T, D)."""
-        query = _split(self.to_query(hidden), self.n_heads)  # (B, H, T, K)
-        drops = noise is not None and self.dropout.rate > 0.0
-
-        def on_weights(weights: Tensor) -> Tensor:
-            dropped: Tensor = self.dropout(self.tap_weights(weights), noise)
-            return dropped
-
-        attended = attend(
-            rotation.turn(query) if rotation else query,
-            keys.key,
-            keys.value,
-            score=self.score,
-            visibility=visibility,
-            on_weights=on_weights if drops or self.tap_weights.watched else None,
+        result: Tensor = self.to_output(
+            self.attended(hidden, keys, visibility=visibility, rotation=rotation, noise=noise)
         )
-        merged = attended.transpose(1, 2).flatten(2)  # (B, T, H·K)
-        result: Tensor = self.to_output(merged)
         return result
 
+    def attended(
+        self,
+        hidden: Tensor,
+        keys: KeyValue,
+        *,
+        visibility: Visibility,
+        rotation: Rotation | None,
+        noise: Noise | None,
+    ) -> Tensor:
+        """(B, T, D) attending to S keys -> (B, T, H·K): what the heads found, side by side."""
+        query = self.split(self.to_query(hidden), self.n_heads)  # (B, H, T, K)
+        if self.mixtures is not None:
+            keys, visibility = self.mixtures(keys, visibility)
+        return self.joined(
+            attend(
+                rotation.turn(query) if rotation else query,
+                keys.key,
+                keys.value,
+                score=self.score,
+                visibility=visibility,
+                on_weights=self.on_weights(noise),
+            )
+        )
 
-def _split(hidden: Tensor, heads: int) -> Tensor:
-    B, T, width = hidden.shape
-    return hidden.view(B, T, heads, width // heads).transpose(1, 2)  # (B, T, H·K) -> (B, H, T, K)
+    def on_weights(self, noise: Noise | None) -> Callable[[Tensor], Tensor] | None:
+        """What is done to the weights: they are looked at, and some are dropped; often nothing."""
+        if not self.tap_weights.watched and (noise is None or self.dropout.rate == 0.0):
+            return None
+        return lambda weights: self.dropout(self.tap_weights(weights), noise)
+
+    @staticmethod
+    def split(hidden: Tensor, heads: int) -> Tensor:
+        """(B, T, H·K) -> (B, H, T, K)."""
+        B, T, width = hidden.shape
+        return hidden.view(B, T, heads, width // heads).transpose(1, 2)
+
+    @staticmethod
+    def joined(attended: Tensor) -> Tensor:
+        """(B, H, T, K) -> (B, T, H·K)."""
+        return attended.transpose(1, 2).flatten(2)

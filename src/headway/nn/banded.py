@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from headway.nn.visibility import Visibility
+from headway.nn.visibility import From, Visibility, WindowOrFirst
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
 SLAB = 2**21  # weights that there are at a time
@@ -30,6 +30,46 @@ def banded(
     `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V), (B, H, T)
     float32. A query that may look at nothing gives 0 and -inf. The T queries are the last of the S.
     """
+    wide = next((each for each in visibility.rules if isinstance(each, WindowOrFirst)), None)
+    if wide is None:
+        return _in_band(query, key, value, visibility)
+    others = Visibility(tuple(rule for rule in visibility.rules if rule is not wide))
+    near = others & Visibility((wide.window, From(wide.first)))
+    return _merged(
+        _in_band(query, key, value, near), _of_first(query, key, value, others, wide.first)
+    )
+
+
+def _of_first(
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, first: int
+) -> tuple[Tensor, Tensor]:
+    """Attention to the first keys alone, which are few."""
+    B, H, T, K = query.shape
+    G, S = key.shape[1:3]
+    rows = query.reshape(B, G, H // G * T, K)
+    scores = (rows @ key[:, :, :first].mT).float().view(B, G, -1, T, min(first, S))
+    place = torch.arange(S, device=query.device)
+    seen = visibility.between(place[S - T :, None], place[None, :first])[:, None, None]
+    alive = seen.any(dim=-1, keepdim=True)
+    scores = scores.masked_fill(~seen & alive, -torch.inf)
+    log_sum = scores.logsumexp(dim=-1, keepdim=True)
+    weights = (scores - log_sum).exp() * alive
+    attended = weights.flatten(2, 3).to(value.dtype) @ value[:, :, :first]
+    log_sum = log_sum.masked_fill(~alive, -torch.inf)
+    return attended.view(B, H, T, -1), log_sum.view(B, H, T)
+
+
+def _merged(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Attention to two sets of keys as one, by the logs of their sums."""
+    log_sum = torch.logaddexp(one[1], other[1])
+    base = log_sum.masked_fill(log_sum == -torch.inf, 0.0)
+    mean, other_mean = (part[0] * (part[1] - base).exp()[..., None] for part in (one, other))
+    return (mean + other_mean).to(one[0].dtype), log_sum
+
+
+def _in_band(
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
+) -> tuple[Tensor, Tensor]:
     B, H, T, K = query.shape
     G, S = key.shape[1:3]
     bands = _Bands.of(visibility, T, S)

@@ -85,6 +85,29 @@ class Window:
         return keys[0] >= queries[-1] - self.left and keys[-1] <= queries[0] + self.right
 
 
+@dataclass(frozen=True)
+class WindowOrFirst(_Anywhere):
+    """What a window shows, and the `first` keys of all (Longformer's global tokens)."""
+
+    window: Window
+    first: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """(T, 1), (1, S) -> (T, S)."""
+        return self.window(query, key) | (key < self.first)
+
+
+@dataclass(frozen=True)
+class From(_Anywhere):
+    """Keys from position `begin` on."""
+
+    begin: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """(T, 1), (1, S) -> (1, S)."""
+        return key >= self.begin
+
+
 @dataclass(frozen=True, eq=False)
 class Padding(_Anywhere):
     """Only real keys; `real` (B, S) is True where there is a token."""
@@ -127,6 +150,41 @@ class Visibility:
         """True if causality is the one rule, so that a kernel can do without a mask."""
         return self.rules == (Causal(),)
 
+    @property
+    def is_causal(self) -> bool:
+        """True if no query sees a key after itself."""
+        return Causal() in self.rules
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """How far to the left and to the right a window shows; None without one."""
+        for rule in self.rules:
+            near = rule.window if isinstance(rule, WindowOrFirst) else rule
+            if isinstance(near, Window):
+                return near.left, near.right
+        return None
+
+    def within(self, width: int, first: int = 0) -> Visibility:
+        """Through a window of `width` keys, or half of it to each side, and the `first` of all."""
+        near = Window(width - 1, 0) if self.is_causal else Window(width // 2, width // 2)
+        return self & Visibility((WindowOrFirst(near, first) if first else near,))
+
+    def without_windows(self) -> Visibility:
+        """The same without a bound on how far to look."""
+        return Visibility(
+            tuple(rule for rule in self.rules if not isinstance(rule, Window | WindowOrFirst))
+        )
+
+    def real(self) -> Tensor | None:
+        """Which keys are real (B, S), None if all are; ValueError if more counts than that."""
+        if not all(isinstance(rule, Padding) for rule in self.rules):
+            raise ValueError("mixtures of keys can leave out padding and nothing else")
+        found: Tensor | None = None
+        for rule in self.rules:
+            assert isinstance(rule, Padding)
+            found = rule.real if found is None else found & rule.real
+        return found
+
     def mask(self, T: int, S: int, device: torch.device) -> Tensor | None:
         """(B or 1, 1, T, S) boolean, True = may look; None if everything may."""
         if not self.rules:
@@ -136,13 +194,14 @@ class Visibility:
         return self.between(query, key).expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
 
     def between(self, query: Tensor, key: Tensor) -> Tensor:
-        """Whether queries at positions (…, T, 1) see keys at positions (…, 1, S): (B or 1, …)."""
-        allowed = torch.ones((), dtype=torch.bool, device=key.device)
+        """Whether queries at positions (…, T, 1) see keys at positions (…, 1, S).
+
+        Of a shape that broadcasts to (B, …, T, S).
+        """
+        allowed = torch.ones((1, *(1 for _ in query.shape)), dtype=torch.bool, device=key.device)
         for rule in self.rules:
             allowed = allowed & rule(query, key)
-        return (
-            allowed if allowed.dim() > query.dim() else allowed.expand(1, *query.shape[:-2], -1, -1)
-        )
+        return allowed
 
     def band(self, S: int) -> tuple[int, int]:
         """How far before and after itself a query may see at the most, among S keys."""
