@@ -174,32 +174,6 @@ def test_operations_are_those_that_torch_counts(
     assert counter.get_total_flops() / (2 * T) == pytest.approx(sum(wanted.values()), rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        {"reach": [8, 0], "n_global": 1},
-        {"n_keys": 16},
-        {"n_keys": 16, "mixes": "keys_and_values"},
-        {"n_keys": 16, "mixes": "layers"},
-    ],
-)
-def test_what_reaches_less_learns_more(own: dict[str, Any]) -> None:
-    settings = settings_of("encoder", **own)
-    with torch.device("meta"):
-        built = sum(weight.numel() for weight in network(settings).parameters())
-    assert count_parameters(settings, V).all == built
-
-
-def test_what_reaches_less_computes_less() -> None:
-    scores = {
-        str(own): forward_flops(settings_of("encoder", **own), V, 100)["scores"]
-        for own in ({}, {"reach": [8]}, {"reach": [8, 0, 0]}, {"n_keys": 16}, {"reach": [400]})
-    }
-    full = 3 * 2.0 * 64 * 100
-    shares = [1.0, 9 / 100, (9 + 100 + 100) / 300, 16 / 100, 1.0]
-    assert list(scores.values()) == pytest.approx([full * share for share in shares])
-
-
 def test_the_useful_half_and_one_new_token() -> None:
     settings = settings_of("decoder", **LLAMA)
     assert isinstance(settings, DecoderSettings)
