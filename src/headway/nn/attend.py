@@ -128,7 +128,7 @@ def _blockwise(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
 def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
     if visibility.window is None:
         raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
-    return banded(query, key, value, visibility)[0]
+    return banded(query, key, value, visibility)
 
 
 _WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {

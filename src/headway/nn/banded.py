@@ -1,91 +1,64 @@
 """Attention in a band: a window around each query, in time and memory linear in the length.
 
-Chunks of queries meet the keys that lie within reach of any of them, all chunks in one product, as
-in Longformer (Beltagy et al., 2020, section 3.1 and appendix A). As in FlashAttention the weights
-are made again for the gradients, so that only a slab of chunks has them at a time.
+Chunks of queries meet the keys that lie within reach of any of them, and those that all see, as in
+Longformer (Beltagy et al., 2020, section 3.1 and appendix A). As in FlashAttention the weights are
+made again for the gradients, so that only a slab of chunks has them at a time: as many as stay in
+a processor's cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from headway.nn.visibility import From, Visibility, WindowOrFirst
+from headway.nn.visibility import Causal, Visibility, WindowOrFirst
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
-SLAB = 2**21  # weights that there are at a time
+SLAB = 2**18  # weights that there are at a time
 
 
-def banded(
-    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
-) -> tuple[Tensor, Tensor]:
-    """The visible values' mean weighted by softmax(q·k), and the log of the softmax's sum.
+def banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+    """The visible values' mean weighted by softmax(q·k).
 
-    `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V), (B, H, T)
-    float32. A query that may look at nothing gives 0 and -inf. The T queries are the last of the S.
+    `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V). A query that may
+    look at nothing gives 0. The T queries are the last of the S.
     """
-    wide = next((each for each in visibility.rules if isinstance(each, WindowOrFirst)), None)
-    if wide is None:
-        return _in_band(query, key, value, visibility)
-    others = Visibility(tuple(rule for rule in visibility.rules if rule is not wide))
-    near = others & Visibility((wide.window, From(wide.first)))
-    return _merged(
-        _in_band(query, key, value, near), _of_first(query, key, value, others, wide.first)
-    )
-
-
-def _of_first(
-    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, first: int
-) -> tuple[Tensor, Tensor]:
-    """Attention to the first keys alone, which are few."""
-    B, H, T, K = query.shape
-    G, S = key.shape[1:3]
-    rows = query.reshape(B, G, H // G * T, K)
-    scores = (rows @ key[:, :, :first].mT).float().view(B, G, -1, T, min(first, S))
-    place = torch.arange(S, device=query.device)
-    seen = visibility.between(place[S - T :, None], place[None, :first])[:, None, None]
-    alive = seen.any(dim=-1, keepdim=True)
-    scores = scores.masked_fill(~seen & alive, -torch.inf)
-    log_sum = scores.logsumexp(dim=-1, keepdim=True)
-    weights = (scores - log_sum).exp() * alive
-    attended = weights.flatten(2, 3).to(value.dtype) @ value[:, :, :first]
-    log_sum = log_sum.masked_fill(~alive, -torch.inf)
-    return attended.view(B, H, T, -1), log_sum.view(B, H, T)
-
-
-def _merged(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Attention to two sets of keys as one, by the logs of their sums."""
-    log_sum = torch.logaddexp(one[1], other[1])
-    base = log_sum.masked_fill(log_sum == -torch.inf, 0.0)
-    mean, other_mean = (part[0] * (part[1] - base).exp()[..., None] for part in (one, other))
-    return (mean + other_mean).to(one[0].dtype), log_sum
-
-
-def _in_band(
-    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility
-) -> tuple[Tensor, Tensor]:
     B, H, T, K = query.shape
     G, S = key.shape[1:3]
     bands = _Bands.of(visibility, T, S)
     grouped = query.reshape(B, G, H // G, T, K)
-    attended, log_sum = _Banded.apply(grouped, key, value, bands)  # type: ignore[no-untyped-call]
-    return attended.reshape(B, H, T, -1), log_sum.reshape(B, H, T)
+    attended: Tensor = _Banded.apply(grouped, key, value, bands)  # type: ignore[no-untyped-call]
+    return attended.reshape(B, H, T, -1)
+
+
+class _Slab(NamedTuple):
+    """Chunks whose weights are made at a time.
+
+    Each of `hides`, (B or 1, 1, m or 1, 1, C or 1, first + width), is -inf where something is not
+    to be seen, else 0. `dead` is True if a query may be left with nothing.
+    """
+
+    chunks: slice
+    hides: tuple[Tensor, ...]
+    dead: bool
 
 
 @dataclass(frozen=True)
 class _Bands:
     """T queries in chunks of C; each chunk meets `left` keys before it, its own C, `right` after.
 
-    `left` and `right` are multiples of C.
+    `left` and `right` are multiples of C. The `first` keys are met by all chunks beside.
     """
 
-    visibility: Visibility
+    near: Visibility  # rules that go by distance
+    others: Visibility
+    first: int
     T: int
     S: int
     C: int
@@ -94,58 +67,78 @@ class _Bands:
 
     @classmethod
     def of(cls, visibility: Visibility, T: int, S: int) -> _Bands:
-        left, right = visibility.band(S)
-        C = max(LEAST, -(-(left + right) // (2 * LEAST)) * LEAST)
-        return cls(visibility, T, S, C, -(-left // C) * C, -(-right // C) * C)
+        wide = next((each for each in visibility.rules if isinstance(each, WindowOrFirst)), None)
+        first = min(wide.first, S) if wide is not None else 0
+        if wide is not None:
+            rest = tuple(rule for rule in visibility.rules if rule is not wide)
+            visibility = Visibility((wide.window, *rest))
+        near, others = visibility.divided()
+        left, right = near.band(S)
+        C = max(LEAST, -(-(left + right) // (4 * LEAST)) * LEAST)
+        return cls(near, others, first, T, S, C, -(-left // C) * C, -(-right // C) * C)
 
     @property
     def width(self) -> int:
-        """Keys that a chunk meets."""
+        """Keys of the band that a chunk meets."""
         return self.left + self.C + self.right
 
     @property
-    def chunks(self) -> int:
+    def n_chunks(self) -> int:
+        """How many chunks the queries make."""
         return -(-self.T // self.C)
 
-    def slabs(self, size: int, device: torch.device) -> Iterator[tuple[slice, Tensor]]:
-        """Chunks whose weights are made at a time, and what is hidden (B or 1, m or 1, C, width).
+    @property
+    def begin(self) -> int:
+        """The position of the first key that the first chunk meets; before 0 there is none."""
+        return self.S - self.T - self.left
 
-        `size` is how many rows of weights a query has: B·H.
-        """
-        near, others = self.visibility.divided()
+    def slabs(self, rows: int, device: torch.device) -> Iterator[_Slab]:
+        """All chunks; a query has `rows` = B·H rows of weights."""
         place, offset = (torch.arange(n, device=device) for n in (self.width, self.C))
-        seen = near.between(offset[:, None] + self.left, place[None])[:, None]  # (1, 1, C, width)
-        m = max(1, SLAB // (size * self.C * self.width))
-        first = self.S - self.T - self.left  # the position of the first key of the first chunk
-        for begin in range(0, self.chunks, m):
-            slab = slice(begin, min(begin + m, self.chunks))
-            start = first + torch.arange(slab.start, slab.stop, device=device) * self.C
-            keys = start[:, None, None] + place  # (m, 1, width)
-            allowed = seen
-            if first + slab.start * self.C < 0 or int(start[-1]) + self.width > self.S:
-                allowed = allowed & ((keys >= 0) & (keys < self.S))
-            if others.rules:
-                queries = start[:, None, None] + self.left + offset[:, None]  # (m, C, 1)
-                last = self.S - 1
-                allowed = allowed & others.between(queries.clamp_max(last), keys.clamp(0, last))
-            yield slab, ~allowed
+        apart = self.near.between(offset[:, None] + self.left, place[None])[:, None]  # (1, 1, C, w)
+        apart = F.pad(apart, (self.first, 0), value=True)
+        near = _hide(apart)
+        m = max(1, SLAB // (rows * self.C * (self.first + self.width)))
+        for begin in range(0, self.n_chunks, m):
+            chunks = slice(begin, min(begin + m, self.n_chunks))
+            first = self.begin + chunks.start * self.C
+            last = self.begin + (chunks.stop - 1) * self.C + self.width
+            if first >= self.first and last <= self.S and not self.others.rules and not self.first:
+                yield _Slab(chunks, (near,), dead=False)
+                continue
+            start = torch.arange(first, last - self.width + 1, self.C, device=device)[:, None, None]
+            yield _Slab(chunks, (near, _hide(self._seen(start, place, offset))), dead=True)
+
+    def _seen(self, start: Tensor, place: Tensor, offset: Tensor) -> Tensor:
+        """What is there, and seen by rules that do not go by distance: (B or 1, m, C or 1, w)."""
+        first = torch.arange(self.first, device=start.device).expand(len(start), 1, -1)
+        band, last = start + place, self.S - 1  # (m, 1, width)
+        queries = (start + self.left + offset[:, None]).clamp_max(last)  # (m, C, 1)
+        keys = torch.cat((first, band.clamp(0, last)), dim=-1)
+        there = torch.cat((first >= 0, (band >= self.first) & (band <= last)), dim=-1)
+        seen = there & self.others.between(queries, keys)
+        if self.first and Causal() in self.near.rules:  # of the first keys too
+            seen = seen & (keys <= queries)
+        return seen
 
     def padded(self, keys: Tensor) -> Tensor:
         """(B, G, S, ·) from the first key that the first chunk meets to the last of the last."""
-        before = self.S - self.T - self.left
-        return F.pad(
-            keys, (0, 0, -before, before + self.chunks * self.C + self.width - self.C - self.S)
-        )
+        end = self.begin + (self.n_chunks - 1) * self.C + self.width
+        return F.pad(keys, (0, 0, -self.begin, end - self.S))
 
-    def met(self, padded: Tensor, slab: slice) -> Tensor:
-        """(B, G, ·, K) -> (B, G, m, width, K): the keys of each chunk."""
-        begin, end = slab.start * self.C, (slab.stop - 1) * self.C + self.width
-        return padded[:, :, begin:end].unfold(2, self.width, self.C).mT
+    def met(self, padded: Tensor, keys: Tensor, chunks: slice) -> Tensor:
+        """(B, G, ·, K), (B, G, S, K) -> (B, G, m, first + width, K): what each chunk meets."""
+        begin, end = chunks.start * self.C, (chunks.stop - 1) * self.C + self.width
+        band = padded[:, :, begin:end].unfold(2, self.width, self.C).mT
+        if not self.first:
+            return band
+        every = keys[:, :, None, : self.first].expand(-1, -1, band.shape[2], -1, -1)
+        return torch.cat((every, band), dim=3)
 
     def cut(self, rows: Tensor) -> Tensor:
         """(B, G, R, T, K) -> (B, G, M, R·C, K): the chunks of queries, zeros after the last."""
         B, G, R, T, K = rows.shape
-        whole = F.pad(rows, (0, 0, 0, self.chunks * self.C - T)).view(B, G, R, -1, self.C, K)
+        whole = F.pad(rows, (0, 0, 0, self.n_chunks * self.C - T)).view(B, G, R, -1, self.C, K)
         return whole.transpose(2, 3).reshape(B, G, -1, R * self.C, K)
 
     def joined(self, chunks: Tensor, R: int) -> Tensor:
@@ -154,72 +147,77 @@ class _Bands:
         whole = chunks.view(B, G, M, R, self.C, K).transpose(2, 3)
         return whole.reshape(B, G, R, M * self.C, K)[:, :, :, : self.T]
 
-    def add(self, padded: Tensor, slab: slice, parts: Tensor) -> None:
-        """Add what belongs to the keys of each chunk, (B, G, m, width, K), where they stand."""
+    def add(self, padded: Tensor, every: Tensor, chunks: slice, parts: Tensor) -> None:
+        """Add what belongs to the keys of each chunk, (B, G, m, first + width, K), to theirs."""
         B, G, m, _, K = parts.shape
+        every += parts[:, :, :, : self.first].sum(dim=2)
         for place in range(0, self.width, self.C):
-            begin = slab.start * self.C + place
-            part = parts[:, :, :, place : place + self.C].reshape(B, G, m * self.C, K)
-            padded[:, :, begin : begin + m * self.C] += part
+            begin = chunks.start * self.C + place
+            part = parts[:, :, :, self.first + place : self.first + place + self.C]
+            padded[:, :, begin : begin + m * self.C] += part.reshape(B, G, m * self.C, K)
+
+    def gathered(self, padded: Tensor, every: Tensor) -> Tensor:
+        """The sums of `add` for the S keys."""
+        own = F.pad(padded[:, :, max(0, -self.begin) :], (0, 0, max(0, self.begin), 0))
+        own = F.pad(own, (0, 0, 0, self.S - own.shape[2]))
+        own[:, :, : self.first] += every
+        return own
 
 
 class _Banded(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bands: _Bands
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bands: _Bands) -> Tensor:
         """`query` (B, G, R, T, K): R heads share their keys."""
         B, G, R = query.shape[:3]
         q, k, v = bands.cut(query), bands.padded(key), bands.padded(value)
-        attended = q.new_zeros(*q.shape[:-1], v.shape[-1])
-        log_sum = q.new_zeros(*q.shape[:-1], 1, dtype=torch.float32)
-        for slab, hidden in bands.slabs(B * G * R, q.device):
-            scores = _scores(q[:, :, slab], bands.met(k, slab), hidden, R)
-            greatest = scores.amax(dim=-1, keepdim=True)
-            base = greatest.masked_fill(greatest == -torch.inf, 0.0)
-            weights = scores.sub_(base).exp_()
-            total = weights.sum(dim=-1, keepdim=True)
-            weighed = weights.to(v.dtype) @ bands.met(v, slab)
-            attended[:, :, slab] = weighed / total.masked_fill(total == 0, 1.0)
-            log_sum[:, :, slab] = base + total.log()
-        result = bands.joined(attended, R)
-        ctx.save_for_backward(query, key, value, result, log_sum)
+        attended = q.new_empty(*q.shape[:-1], v.shape[-1])
+        for slab in bands.slabs(B * G * R, q.device):
+            part = slab.chunks
+            weights = _weights(q[:, :, part], bands.met(k, key, part), slab, R)
+            attended[:, :, part] = weights.to(v.dtype) @ bands.met(v, value, part)
+        ctx.save_for_backward(query, key, value)
         ctx.bands = bands
-        return result, bands.joined(log_sum, R)[..., 0]
+        return bands.joined(attended, R)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor, slope_of_sum: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, result, log_sum = ctx.saved_tensors
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value = ctx.saved_tensors
         bands: _Bands = ctx.bands
         B, G, R = query.shape[:3]
         q, k, v = bands.cut(query), bands.padded(key), bands.padded(value)
-        dy = bands.cut(slope.to(value.dtype))
-        taken = (slope.float() * result.float()).sum(dim=-1) - slope_of_sum
-        taken = bands.cut(taken[..., None])
-        log_sum = log_sum.masked_fill(log_sum == -torch.inf, torch.inf)
-        to_query, to_key, to_value = (torch.zeros_like(x, dtype=torch.float32) for x in (q, k, v))
-        for slab, hidden in bands.slabs(B * G * R, q.device):
-            keys, rows = bands.met(k, slab), q[:, :, slab]
-            weights = _scores(rows, keys, hidden, R).sub_(log_sum[:, :, slab]).exp_()
-            bands.add(to_value, slab, weights.to(v.dtype).mT @ dy[:, :, slab])
-            slopes = (dy[:, :, slab] @ bands.met(v, slab).mT).float()
-            d = slopes.sub_(taken[:, :, slab]).mul_(weights).to(q.dtype)
-            to_query[:, :, slab] = d @ keys
-            bands.add(to_key, slab, d.mT @ rows)
-        begin = bands.left - (bands.S - bands.T)
-        kept = slice(max(0, begin), None)
-        grads = [bands.joined(to_query, R)]
-        for found in (to_key, to_value):
-            own = F.pad(found[:, :, kept], (0, 0, max(0, -begin), 0))
-            grads.append(F.pad(own, (0, 0, 0, bands.S - own.shape[2])))
-        return (grads[0].to(query.dtype), grads[1].to(key.dtype), grads[2].to(value.dtype), None)
+        dy, to_query = bands.cut(slope.to(value.dtype)), torch.empty_like(q)
+        sums = [
+            [
+                torch.zeros(each.shape, device=q.device)
+                for each in (whole, keys[:, :, : bands.first])
+            ]
+            for whole, keys in ((k, key), (v, value))
+        ]
+        for slab in bands.slabs(B * G * R, q.device):
+            part = slab.chunks
+            keys, rows, slopes = bands.met(k, key, part), q[:, :, part], dy[:, :, part]
+            weights = _weights(rows, keys, slab, R)
+            bands.add(*sums[1], part, weights.to(v.dtype).mT @ slopes)
+            met = slopes @ bands.met(v, value, part).mT
+            d = torch._softmax_backward_data(met.float(), weights, -1, torch.float32).to(q.dtype)
+            to_query[:, :, part] = d @ keys
+            bands.add(*sums[0], part, d.mT @ rows)
+        to_key, to_value = (bands.gathered(*each) for each in sums)
+        return bands.joined(to_query, R), to_key.to(key.dtype), to_value.to(value.dtype), None
 
 
-def _scores(q: Tensor, k: Tensor, hidden: Tensor, R: int) -> Tensor:
-    """(B, G, m, R·C, K), (B, G, m, width, K) -> (B, G, m, R·C, width) float32, -inf if hidden."""
+def _weights(q: Tensor, k: Tensor, slab: _Slab, R: int) -> Tensor:
+    """(B, G, m, R·C, K), (B, G, m, w, K) -> (B, G, m, R·C, w) float32; dead rows are 0."""
     scores = (q @ k.mT).float()
-    B, G, m, rows, width = scores.shape
-    apart = scores.view(B, G, m, R, rows // R, width)
-    apart.masked_fill_(hidden[:, None, :, None], -torch.inf)
-    return scores
+    B, G, m, rows, w = scores.shape
+    for hide in slab.hides:
+        scores.view(B, G, m, R, rows // R, w).add_(hide)
+    weights = scores.softmax(dim=-1)
+    return weights.nan_to_num_() if slab.dead else weights  # a softmax of nothing is no number
+
+
+def _hide(seen: Tensor) -> Tensor:
+    """(B or 1, m or 1, C or 1, w) boolean -> (B or 1, 1, m or 1, 1, C or 1, w)."""
+    hide = torch.zeros(seen.shape, device=seen.device).masked_fill_(~seen, -torch.inf)
+    return hide[:, None, :, None]

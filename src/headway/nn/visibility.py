@@ -97,17 +97,6 @@ class WindowOrFirst(_Anywhere):
         return self.window(query, key) | (key < self.first)
 
 
-@dataclass(frozen=True)
-class From(_Anywhere):
-    """Keys from position `begin` on."""
-
-    begin: int
-
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (1, S)."""
-        return key >= self.begin
-
-
 @dataclass(frozen=True, eq=False)
 class Padding(_Anywhere):
     """Only real keys; `real` (B, S) is True where there is a token."""
