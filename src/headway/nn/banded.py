@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from headway.nn.visibility import Causal, Visibility, WindowOrFirst
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
+LINE = 16  # numbers
 SLAB = 2**18  # weights that there are at a time
 
 
@@ -40,7 +41,7 @@ def banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) ->
 class _Slab(NamedTuple):
     """Chunks whose weights are made at a time.
 
-    Each of `hides`, (B or 1, 1, m or 1, 1, C or 1, first + width), is -inf where something is not
+    Each of `hides`, (B or 1, 1, m or 1, 1, C or 1, slots + width), is -inf where something is not
     to be seen, else 0. `dead` is True if a query may be left with nothing.
     """
 
@@ -59,6 +60,7 @@ class _Bands:
     near: Visibility  # rules that go by distance
     others: Visibility
     first: int
+    slots: int  # the first keys, and some after them to fill up a line of the cache
     T: int
     S: int
     C: int
@@ -75,7 +77,8 @@ class _Bands:
         near, others = visibility.divided()
         left, right = near.band(S)
         C = max(LEAST, -(-(left + right) // (4 * LEAST)) * LEAST)
-        return cls(near, others, first, T, S, C, -(-left // C) * C, -(-right // C) * C)
+        slots = min(S, -(-first // LINE) * LINE)
+        return cls(near, others, first, slots, T, S, C, -(-left // C) * C, -(-right // C) * C)
 
     @property
     def width(self) -> int:
@@ -96,9 +99,9 @@ class _Bands:
         """All chunks; a query has `rows` = B·H rows of weights."""
         place, offset = (torch.arange(n, device=device) for n in (self.width, self.C))
         apart = self.near.between(offset[:, None] + self.left, place[None])[:, None]  # (1, 1, C, w)
-        apart = F.pad(apart, (self.first, 0), value=True)
+        apart = F.pad(apart, (self.slots, 0), value=True)
         near = _hide(apart)
-        m = max(1, SLAB // (rows * self.C * (self.first + self.width)))
+        m = max(1, SLAB // (rows * self.C * (self.slots + self.width)))
         for begin in range(0, self.n_chunks, m):
             chunks = slice(begin, min(begin + m, self.n_chunks))
             first = self.begin + chunks.start * self.C
@@ -111,11 +114,11 @@ class _Bands:
 
     def _seen(self, start: Tensor, place: Tensor, offset: Tensor) -> Tensor:
         """What is there, and seen by rules that do not go by distance: (B or 1, m, C or 1, w)."""
-        first = torch.arange(self.first, device=start.device).expand(len(start), 1, -1)
+        first = torch.arange(self.slots, device=start.device).expand(len(start), 1, -1)
         band, last = start + place, self.S - 1  # (m, 1, width)
         queries = (start + self.left + offset[:, None]).clamp_max(last)  # (m, C, 1)
         keys = torch.cat((first, band.clamp(0, last)), dim=-1)
-        there = torch.cat((first >= 0, (band >= self.first) & (band <= last)), dim=-1)
+        there = torch.cat((first < self.first, (band >= self.first) & (band <= last)), dim=-1)
         seen = there & self.others.between(queries, keys)
         if self.first and Causal() in self.near.rules:  # of the first keys too
             seen = seen & (keys <= queries)
@@ -127,12 +130,12 @@ class _Bands:
         return F.pad(keys, (0, 0, -self.begin, end - self.S))
 
     def met(self, padded: Tensor, keys: Tensor, chunks: slice) -> Tensor:
-        """(B, G, ·, K), (B, G, S, K) -> (B, G, m, first + width, K): what each chunk meets."""
+        """(B, G, ·, K), (B, G, S, K) -> (B, G, m, slots + width, K): what each chunk meets."""
         begin, end = chunks.start * self.C, (chunks.stop - 1) * self.C + self.width
         band = padded[:, :, begin:end].unfold(2, self.width, self.C).mT
         if not self.first:
             return band
-        every = keys[:, :, None, : self.first].expand(-1, -1, band.shape[2], -1, -1)
+        every = keys[:, :, None, : self.slots].expand(-1, -1, band.shape[2], -1, -1)
         return torch.cat((every, band), dim=3)
 
     def cut(self, rows: Tensor) -> Tensor:
@@ -148,19 +151,19 @@ class _Bands:
         return whole.reshape(B, G, R, M * self.C, K)[:, :, :, : self.T]
 
     def add(self, padded: Tensor, every: Tensor, chunks: slice, parts: Tensor) -> None:
-        """Add what belongs to the keys of each chunk, (B, G, m, first + width, K), to theirs."""
+        """Add what belongs to the keys of each chunk, (B, G, m, slots + width, K), to theirs."""
         B, G, m, _, K = parts.shape
-        every += parts[:, :, :, : self.first].sum(dim=2)
+        every += parts[:, :, :, : self.slots].sum(dim=2)
         for place in range(0, self.width, self.C):
             begin = chunks.start * self.C + place
-            part = parts[:, :, :, self.first + place : self.first + place + self.C]
+            part = parts[:, :, :, self.slots + place : self.slots + place + self.C]
             padded[:, :, begin : begin + m * self.C] += part.reshape(B, G, m * self.C, K)
 
     def gathered(self, padded: Tensor, every: Tensor) -> Tensor:
         """The sums of `add` for the S keys."""
         own = F.pad(padded[:, :, max(0, -self.begin) :], (0, 0, max(0, self.begin), 0))
         own = F.pad(own, (0, 0, 0, self.S - own.shape[2]))
-        own[:, :, : self.first] += every
+        own[:, :, : self.slots] += every
         return own
 
 
@@ -190,7 +193,7 @@ class _Banded(torch.autograd.Function):
         sums = [
             [
                 torch.zeros(each.shape, device=q.device)
-                for each in (whole, keys[:, :, : bands.first])
+                for each in (whole, keys[:, :, : bands.slots])
             ]
             for whole, keys in ((k, key), (v, value))
         ]
