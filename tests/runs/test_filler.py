@@ -143,6 +143,7 @@ def test_mistakes_are_one_message_each(folder: Path, tmp_path: Path) -> None:
     assert model.fill([]) == []
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": null}', encoding="utf-8")
     with pytest.raises(UserError, match="no token that masks others"):
         open_filler(tmp_path)
 

@@ -63,11 +63,10 @@ def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
         "tokens": tokens,
         "token_type": _types(file, tokens),
         "add_bos_token": roles.adds_bos,
-        "add_eos_token": False,
+        "add_eos_token": roles.closes is not None,
     }
-    ends = sorted(roles.ends)
-    ids = {"bos": roles.bos, "eos": min(ends, default=None), "padding": roles.pad}
-    ids["eot"] = ends[1] if len(ends) > 1 else None
+    ids = {"bos": roles.bos, "eos": roles.end, "padding": roles.pad}
+    ids["eot"] = min(roles.ends - {roles.end}, default=None)
     ids["unknown"] = vocabulary(file).get(str(model.get("unk_token")))
     table |= {f"{name}_token_id": id for name, id in ids.items() if id is not None}
     found = {f"{KEY}.{name}": value for name, value in table.items()}

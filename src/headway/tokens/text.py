@@ -23,6 +23,7 @@ class Roles:
     """What a model does with its special tokens; ids, or None where it has no such token.
 
     `adds_bos` begins each prompt with `bos`; any of `ends` is the end of what is generated.
+    `closes` is the one that a text ends with where it is read whole, if the model wants that.
     """
 
     bos: int | None = None
@@ -30,7 +31,13 @@ class Roles:
     mask: int | None = None
     ends: frozenset[int] = frozenset()
     adds_bos: bool = False
+    closes: int | None = None
     template: str | None = None
+
+    @property
+    def end(self) -> int | None:
+        """The first of the ends, for what can have only one."""
+        return min(self.ends, default=None) if self.closes is None else self.closes
 
 
 class TextTokenizer(Codec):
@@ -63,6 +70,11 @@ class TextTokenizer(Codec):
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
         return [self._first() + ids for ids in self.encode(texts)]
+
+    def whole(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts that a language model is to read, not to continue."""
+        last = [] if self.roles.closes is None else [self.roles.closes]
+        return [ids + last for ids in self.prompts(texts)]
 
     def framed(
         self,
@@ -210,7 +222,7 @@ class TextTokenizer(Codec):
     def _names(self) -> dict[str, str]:
         """What templates call the special tokens."""
         ids = {"bos_token": self.roles.bos, "pad_token": self.roles.pad}
-        ids["eos_token"] = min(self.roles.ends, default=None)
+        ids["eos_token"] = self.roles.end
         named = {name: self._made.id_to_token(id) for name, id in ids.items() if id is not None}
         return {name: token for name, token in named.items() if token is not None}
 
