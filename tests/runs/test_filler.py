@@ -16,7 +16,7 @@ from headway.checkpoint.exchange.huggingface import write_model
 from headway.models.build import build_masked
 from headway.models.encoder import MaskedLanguageModel
 from headway.runs.filler import Filler
-from headway.runs.open_model import open_embedder, open_filler
+from headway.runs.open_model import open_filler
 from headway.settings.model import EncoderSettings
 from headway.tokens.text import Roles, TextTokenizer
 
@@ -146,11 +146,3 @@ def test_mistakes_are_one_message_each(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"mask_token": null}', encoding="utf-8")
     with pytest.raises(UserError, match="no token that masks others"):
         open_filler(tmp_path)
-
-
-def test_its_encoder_embeds(folder: Path) -> None:
-    embedder = open_filler(folder, device="cpu").embedder()
-    texts = ["paris is the capital of france .", "playing"]
-    torch.testing.assert_close(
-        embedder.embed(texts), open_embedder(folder, device="cpu").embed(texts)
-    )
