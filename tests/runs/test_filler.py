@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
@@ -146,3 +149,22 @@ def test_mistakes_are_one_message_each(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text('{"mask_token": null}', encoding="utf-8")
     with pytest.raises(UserError, match="no token that masks others"):
         open_filler(tmp_path)
+
+
+def test_a_folder_as_bert_base_uncased_is_fills(
+    folder: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    """Its norms have their old names, and no file says which token masks others."""
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}', encoding="utf-8")
+    tensors = load_file(folder / "model.safetensors")
+    for name in list(tensors):
+        if "LayerNorm" in name:
+            old = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+            tensors[old] = tensors.pop(name)
+    save_file(tensors, tmp_path / "model.safetensors")
+    text = "the capital of [MASK] is paris ."
+    said, wanted = (cli("fill", path, "--text", text) for path in (tmp_path, folder))
+    assert said.code == 0, said
+    assert said.out == wanted.out
