@@ -1,7 +1,7 @@
 """Time and memory of attention against the length of the text, forward and backward.
 
-    .venv-bench/bin/python benchmarks/long_sequences.py --json benchmarks/results/long_sequences.json \\
-        --svg docs/explanation/long-sequences
+    .venv-bench/bin/python benchmarks/long_sequences.py \\
+        --json benchmarks/results/long_sequences.json --svg docs/explanation/long-sequences
 
 One head of width 64, float32; lengths from 512 to 65,536 (the whole matrix of weights up to
 16,384). Exponents are the slopes of log time and log memory against log length, from 2,048 on.
@@ -83,7 +83,8 @@ def plain(name: str, n: int) -> Once:
             implementation = "auto"
         found = attend(
             parts[0],
-            *keys,
+            keys.key,
+            keys.value,
             score=score,
             visibility=visibility,
             implementation=implementation,
@@ -102,7 +103,10 @@ def layer(who: str, n: int) -> Once:
     slope = torch.randn(1, n, WIDTH)
     if who == "headway":
         settings = EncoderSettings(
-            d_model=WIDTH, d_feed_forward=WIDTH, n_heads=1, n_layers=1,
+            d_model=WIDTH,
+            d_feed_forward=WIDTH,
+            n_heads=1,
+            n_layers=1,
             reach=[WINDOW],
             n_global=1,
             attention_dropout=0.0,

@@ -27,17 +27,60 @@ def self_attention(hidden: Tensor, *, score: Score, visibility: Visibility) -> T
     return attend(heads, score.keys(heads), heads, score=score, visibility=visibility)[:, 0]
 
 
+LEAST_ROOM = 64  # places
+
+
+class Room:
+    """Keys and values with free places behind them, and how many are taken."""
+
+    def __init__(self, keys: KeyValue, places: int) -> None:
+        self.taken = keys.length
+        self.parts = tuple(
+            part.new_empty(*part.shape[:2], places, part.shape[3]) for part in keys[:2]
+        )
+        for room, part in zip(self.parts, keys[:2], strict=True):
+            room[:, :, : self.taken] = part
+
+    def take(self, new: KeyValue) -> KeyValue:
+        """Write behind what there is; all of it."""
+        begin, self.taken = self.taken, self.taken + new.length
+        for room, part in zip(self.parts, new[:2], strict=True):
+            room[:, :, begin : self.taken] = part
+        key, value = (room[:, :, : self.taken] for room in self.parts)
+        return KeyValue(key, value, self)
+
+    def has(self, keys: KeyValue, n: int) -> bool:
+        """Whether `n` more fit behind `keys`, and nothing stands there yet."""
+        room = self.parts[0]
+        alike = room.is_inference() == torch.is_inference_mode_enabled()  # else torch refuses
+        return alike and self.taken == keys.length and self.taken + n <= room.shape[2]
+
+
 class KeyValue(NamedTuple):
-    """Keys as the score prepares them (B, G, S, ·) and values (B, G, S, K): a cache as a value."""
+    """Keys as the score prepares them (B, G, S, ·) and values (B, G, S, K): a cache as a value.
+
+    It does not change, though what is appended may be written into the `room` behind it.
+    """
 
     key: Tensor
     value: Tensor
+    room: Room | None = None
+
+    @property
+    def length(self) -> int:
+        """S: how many keys there are."""
+        return self.key.shape[2]
 
     def append(self, new: KeyValue) -> KeyValue:
         """These and then the new ones: S grows."""
-        return KeyValue(
-            torch.cat((self.key, new.key), dim=2), torch.cat((self.value, new.value), dim=2)
-        )
+        if torch.is_grad_enabled() and (self.key.requires_grad or new.key.requires_grad):
+            return KeyValue(
+                torch.cat((self.key, new.key), dim=2), torch.cat((self.value, new.value), dim=2)
+            )
+        room = self.room
+        if room is None or not room.has(self, new.length):
+            room = Room(self, max(LEAST_ROOM, 2 * (self.length + new.length)))
+        return room.take(new)
 
     def select(self, rows: Tensor) -> KeyValue:
         """The rows (N,) of the batch, in that order."""

@@ -50,6 +50,22 @@ class _Slab(NamedTuple):
     dead: bool
 
 
+class _Sums(NamedTuple):
+    """What adds up for the keys of the band, as `padded` has them, and for the first ones."""
+
+    band: Tensor
+    every: Tensor
+
+    @classmethod
+    def of(cls, padded: Tensor, slots: int) -> _Sums:
+        """Nothing yet."""
+        B, G, _, K = padded.shape
+        device = padded.device
+        return cls(
+            torch.zeros(padded.shape, device=device), torch.zeros(B, G, slots, K, device=device)
+        )
+
+
 @dataclass(frozen=True)
 class _Bands:
     """T queries in chunks of C; each chunk meets `left` keys before it, its own C, `right` after.
@@ -150,20 +166,20 @@ class _Bands:
         whole = chunks.view(B, G, M, R, self.C, K).transpose(2, 3)
         return whole.reshape(B, G, R, M * self.C, K)[:, :, :, : self.T]
 
-    def add(self, padded: Tensor, every: Tensor, chunks: slice, parts: Tensor) -> None:
+    def add(self, sums: _Sums, chunks: slice, parts: Tensor) -> None:
         """Add what belongs to the keys of each chunk, (B, G, m, slots + width, K), to theirs."""
         B, G, m, _, K = parts.shape
-        every += parts[:, :, :, : self.slots].sum(dim=2)
+        sums.every.add_(parts[:, :, :, : self.slots].sum(dim=2))
         for place in range(0, self.width, self.C):
             begin = chunks.start * self.C + place
             part = parts[:, :, :, self.slots + place : self.slots + place + self.C]
-            padded[:, :, begin : begin + m * self.C] += part.reshape(B, G, m * self.C, K)
+            sums.band[:, :, begin : begin + m * self.C] += part.reshape(B, G, m * self.C, K)
 
-    def gathered(self, padded: Tensor, every: Tensor) -> Tensor:
+    def gathered(self, sums: _Sums) -> Tensor:
         """The sums of `add` for the S keys."""
-        own = F.pad(padded[:, :, max(0, -self.begin) :], (0, 0, max(0, self.begin), 0))
+        own = F.pad(sums.band[:, :, max(0, -self.begin) :], (0, 0, max(0, self.begin), 0))
         own = F.pad(own, (0, 0, 0, self.S - own.shape[2]))
-        own[:, :, : self.slots] += every
+        own[:, :, : self.slots] += sums.every
         return own
 
 
@@ -190,23 +206,17 @@ class _Banded(torch.autograd.Function):
         B, G, R = query.shape[:3]
         q, k, v = bands.cut(query), bands.padded(key), bands.padded(value)
         dy, to_query = bands.cut(slope.to(value.dtype)), torch.empty_like(q)
-        sums = [
-            [
-                torch.zeros(each.shape, device=q.device)
-                for each in (whole, keys[:, :, : bands.slots])
-            ]
-            for whole, keys in ((k, key), (v, value))
-        ]
+        of_keys, of_values = _Sums.of(k, bands.slots), _Sums.of(v, bands.slots)
         for slab in bands.slabs(B * G * R, q.device):
             part = slab.chunks
             keys, rows, slopes = bands.met(k, key, part), q[:, :, part], dy[:, :, part]
             weights = _weights(rows, keys, slab, R)
-            bands.add(*sums[1], part, weights.to(v.dtype).mT @ slopes)
+            bands.add(of_values, part, weights.to(v.dtype).mT @ slopes)
             met = slopes @ bands.met(v, value, part).mT
             d = torch._softmax_backward_data(met.float(), weights, -1, torch.float32).to(q.dtype)
             to_query[:, :, part] = d @ keys
-            bands.add(*sums[0], part, d.mT @ rows)
-        to_key, to_value = (bands.gathered(*each) for each in sums)
+            bands.add(of_keys, part, d.mT @ rows)
+        to_key, to_value = (bands.gathered(each) for each in (of_keys, of_values))
         return bands.joined(to_query, R), to_key.to(key.dtype), to_value.to(value.dtype), None
 
 
