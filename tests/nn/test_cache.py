@@ -56,7 +56,11 @@ def test_gradients_flow_through_what_is_appended() -> None:
 
 def test_a_state_may_be_gone_on_from_twice_and_in_any_mode() -> None:
     settings = DecoderSettings(
-        **{"d_model": 16, "d_feed_forward": 24, "n_heads": 2, "n_layers": 2, "max_length": 32},
+        d_model=16,
+        d_feed_forward=24,
+        n_heads=2,
+        n_layers=2,
+        max_length=32,
         positions="rotary",
     )
     model = build_decoder(settings, n_tokens=20, seed=1).eval()
