@@ -104,3 +104,20 @@ def test_a_scaling_that_a_file_cannot_say_is_refused(
     with pytest.raises(UserError, match="GGUF files hold Llama 3's scaling"):
         write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("storage", "largest"), [("F16", 65504.0), ("Q8_0", 127 * 65504.0)])
+def test_numbers_beyond_a_storage_are_refused(tmp_path: Path, storage: Any, largest: float) -> None:
+    settings = DecoderSettings(**LLAMA)
+    model = build_decoder(settings, n_tokens=40, seed=2)
+    weight = model.get_parameter("stack.layers.1.feed_forward.up.weight").detach()
+    weight[2, 3] = -largest
+    write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER, storage=storage)
+    found, _ = read_gguf_model(GGUF(tmp_path / "a.gguf"))
+    assert all(bool(each.isfinite().all()) for each in found.parameters())
+    weight[2, 3] = -2 * largest
+    told = r"'blk\.1\.ffn_up\.weight' has numbers beyond .*write --type f32"
+    with pytest.raises(UserError, match=told):
+        write_gguf(tmp_path / "b.gguf", model, settings, TOKENIZER, storage=storage)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
+    write_gguf(tmp_path / "b.gguf", model, settings, TOKENIZER, storage="F32")

@@ -244,6 +244,26 @@ def test_a_difference_is_told_and_nothing_written(
     assert {path.name for path in tmp_path.iterdir()} == {"a.gguf"}
 
 
+@pytest.mark.parametrize("format", ["hf", "gguf"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(
+    llama: Path, tmp_path: Path, format: Any, value: float
+) -> None:
+    broken = Portable.open(llama)
+    with torch.no_grad():
+        broken.model.get_parameter("stack.final_norm.weight")[3] = value
+    with pytest.raises(UserError, match=r"'stack\.final_norm\.weight' has numbers that are not"):
+        write_portable(broken, tmp_path / "b.gguf", format=format, type="q8_0")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.gguf"}
+
+
+def test_all_files_may_be_read_by_whom_the_system_says(llama: Path, tmp_path: Path) -> None:
+    headway.export(llama, tmp_path / "a", format="hf")
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "a").iterdir()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode}, modes
+
+
 def test_the_command_line(cli: Callable[..., Any], llama: Path, tmp_path: Path) -> None:
     said = cli("import", llama, tmp_path / "a")
     assert (said.code, said.out.decode().strip()) == (0, str(tmp_path / "a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from headway.settings.model import DecoderSettings, RotaryScaling
 
 StorageName = Literal["F32", "F16", "Q8_0"]
 _BLOCK = 32  # numbers of a row that Q8_0 stores together
+_LARGEST = {"F16": 65504.0, "Q8_0": 127 * 65504.0}  # a block's scale is half precision as well
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 
 
@@ -39,8 +41,8 @@ def write_gguf(
     """Write the model and the `tokenizer.*` metadata, whole or not at all.
 
     Matrices are stored as `storage` says, vectors in float32. Raises UserError for a model that is
-    no Llama, for a scaling of positions that no reader could tell, and for rows that Q8_0 cannot
-    store.
+    no Llama, for a scaling of positions that no reader could tell, and for rows or numbers that
+    `storage` cannot hold.
     """
     gguf = optional("gguf", extra="gguf", where=str(path))
     _check(settings, storage)
@@ -50,6 +52,10 @@ def write_gguf(
     tensors = to_theirs(rows, model.state_dict())
     if settings.rotary_scaling is not None:
         tensors[FACTORS] = _factors(settings, settings.rotary_scaling)
+    for name, tensor in tensors.items():
+        if tensor.ndim == 2 and float(tensor.abs().max()) > _LARGEST.get(storage, math.inf):
+            what = f"'{name}' has numbers beyond {_LARGEST[storage]:,.0f}, {storage}'s largest"
+            raise UserError(what, where="model", todo="write --type f32")
     with atomic_file(path) as place:
         writer = gguf.GGUFWriter(place, "llama")
         for key, value in (_metadata(settings, model.n_tokens, storage) | dict(tokenizer)).items():
