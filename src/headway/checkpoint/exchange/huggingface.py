@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from headway.checkpoint.exchange.folders import (
     SAFETENSORS,
     read_config,
     read_folder_tensors,
+    refuse_twice,
 )
 from headway.checkpoint.exchange.names import Row, linear, row, to_ours, to_theirs, within
 from headway.checkpoint.weights import adopt, on_meta, write_foreign
@@ -40,11 +42,14 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
 
     Gives a `Decoder`, an `Encoder` (alone, or in a `MaskedLanguageModel` or a `Classifier` where
     the folder has such a head) or a `Transformer`. Raises UserError for a family that Headway
-    lacks, a value of the config that it does not compute, and tensors that are missing, left over
-    or of another shape.
+    lacks, a value of the config that it does not compute, and tensors that are missing, left over,
+    quantised or of another shape.
     """
     config = read_config(folder)
     family = family_of(config)
+    if config.table.get("quantization_config") is not None:
+        what = "'quantization_config' says that its weights are quantised"
+        raise UserError(what, where=config.where, todo=_WHOLE)
     tensors = _by_name(read_folder_tensors(folder), family, folder)
     settings = _as_found(family.settings(config), tensors, folder)
     _refuse_unequal_copies(tensors, folder)
@@ -151,13 +156,20 @@ def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str
         name = theirs.removeprefix(family.prefix)
         if family.kind is EncoderSettings:
             name = bert.named_today(name)
-        if name in tensors:
-            what = f"'{visible(name)}' is there by two names"
-            raise UserError(what, where=str(folder), todo="this model cannot be imported")
+        refuse_twice({name} & tensors.keys(), folder)
+        if tensor.dtype not in _NUMBERS and not _NO_WEIGHT.search(name):
+            kind = str(tensor.dtype).removeprefix("torch.")
+            what = f"'{visible(name)}' holds {kind}, not float16, bfloat16, float32 or float64"
+            raise UserError(what, where=str(folder), todo=_WHOLE)
         tensors[name] = tensor
     if family.kind is EncoderSettings:
         return bert.without_idle_pooler(tensors, str(folder))
     return tensors
+
+
+_NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_NO_WEIGHT = re.compile(r"position_ids$|\.attn\.(bias|masked_bias)$")  # of old files: not read
+_WHOLE = "take the model as it was before it was quantised"
 
 
 def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
