@@ -71,8 +71,7 @@ def test_an_index_names_files_beside_it(llama: Path, name: Any) -> None:
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.int8, torch.uint8, torch.bool, torch.int64, torch.float8_e4m3fn, torch.float8_e5m2]
-    + [torch.complex64],
+    [torch.int8, torch.bool, torch.int64, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64],
     ids=str,
 )
 def test_numbers_that_need_a_scale_are_refused(llama: Path, dtype: torch.dtype) -> None:
