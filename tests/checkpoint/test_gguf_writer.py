@@ -68,6 +68,9 @@ def test_what_is_no_llama_is_refused(tmp_path: Path) -> None:
         changed = DecoderSettings(**LLAMA | {key: True})
         with pytest.raises(UserError, match=f"this one has {key} = True"):
             write_gguf(tmp_path / "a", build_decoder(changed, n_tokens=9), changed, {})
+    biased = DecoderSettings(**LLAMA | {"attention_bias": True})
+    with pytest.raises(UserError, match="this one has attention_bias = True"):
+        write_gguf(tmp_path / "a", build_decoder(biased, n_tokens=9), biased, {})
     odd = DecoderSettings(**LLAMA | {"d_feed_forward": 100})
     with pytest.raises(UserError, match="no multiple of it"):
         write_gguf(tmp_path / "a", build_decoder(odd, n_tokens=9), odd, {}, storage="Q8_0")

@@ -74,6 +74,8 @@ def test_tiny_is_as_published() -> None:
     [
         ({"n_kv_heads": 1}, 3 * 2 * (3 * 16) * (64 + 1)),  # 3 attentions, K and V, 3 heads fewer
         ({"bias": False}, 3 * 4 * 64 + 2 * (128 + 64)),
+        ({"attention_bias": False}, 3 * 4 * 64),
+        ({"bias": False, "attention_bias": True}, 2 * (128 + 64)),
         ({"norm": "rms"}, 5 * 64),
         ({"norm": "none"}, 5 * 2 * 64),
         ({"feed_forward": "swiglu"}, -2 * (64 * 128 + 128)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,6 +27,18 @@ from headway.settings.model import DecoderSettings, RotaryScaling
 StorageName = Literal["F32", "F16", "Q8_0"]
 _BLOCK = 32  # numbers of a row that Q8_0 stores together
 _LARGEST = {"F16": 65504.0, "Q8_0": 127 * 65504.0}  # a block's scale is half precision as well
+_LLAMA: dict[str, Sequence[object]] = {
+    "norm": ("rms",),
+    "order": ("pre",),
+    "feed_forward": ("swiglu",),
+    "positions": ("rotary",),
+    "score": ("scaled_dot",),
+    "bias": (False,),
+    "attention_bias": (None, False),
+    "residual": (True,),
+    "scale_embedding": (False,),
+    "norm_embedding": (False,),
+}
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 
 
@@ -75,15 +87,7 @@ def write_gguf(
 
 
 def _check(settings: DecoderSettings, storage: StorageName) -> None:
-    llama: dict[str, object] = {
-        "norm": "rms",
-        "order": "pre",
-        "feed_forward": "swiglu",
-        "positions": "rotary",
-    }
-    llama |= {"score": "scaled_dot", "bias": False, "residual": True}
-    llama |= {"scale_embedding": False, "norm_embedding": False}
-    odd = [key for key, value in llama.items() if getattr(settings, key) != value]
+    odd = [key for key, known in _LLAMA.items() if getattr(settings, key) not in known]
     if odd:
         told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
         what = f"GGUF is written for Llama models; this one has {told}"

@@ -145,8 +145,8 @@ def _canonical(settings: Any) -> Any:
         settings = settings.model_copy(update={"head_bias": True})  # of zeros, if it has none
     if not isinstance(settings, StackSettings):
         raise UserError("only Transformers have a Hugging Face form", where="model.kind")
-    widths = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
-    return settings.model_copy(update=widths)
+    plain = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
+    return settings.model_copy(update=plain | {"attention_bias": settings.biases_attention})
 
 
 def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str, Tensor]:
