@@ -125,10 +125,14 @@ class Trap:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"order": "pre"}, "no Hugging Face model computes what these settings say"),
-        ({"n_kv_heads": 1}, "n_kv_heads"),
-        ({"score": "dot"}, "score"),
-        ({"norm": "lecture"}, "norm"),
+        (
+            {"order": "pre"},
+            "no Hugging Face model computes what these settings say; 'marian' has order = 'post', "
+            "not 'pre'; train it as that has it, or write --format ctranslate2",
+        ),
+        ({"n_kv_heads": 1}, "'marian' has n_kv_heads = 4, not 1; train it as that has it"),
+        ({"score": "dot"}, "'marian' has score = 'scaled_dot', not 'dot'; train it as that has it"),
+        ({"norm": "lecture", "order": "pre"}, "norm = 'layer', not 'lecture', order = 'post'"),
     ],
 )
 def test_what_no_family_computes_is_not_written(
@@ -136,8 +140,9 @@ def test_what_no_family_computes_is_not_written(
 ) -> None:
     settings = TransformerSettings(**MARIAN | changed)
     model = build(settings, n_source=V, n_target=V)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=told) as found:
         write_model(tmp_path / "a", model, settings)
+    assert ("ctranslate2" in str(found.value)) == (changed == {"order": "pre"})
     assert not (tmp_path / "a").exists()
 
 

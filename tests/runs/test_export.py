@@ -121,6 +121,21 @@ def test_two_tokenisers_have_a_folder_each(
     assert again.translate(LINES) == headway.load(tmp_path / "run").translate(LINES)
 
 
+def test_a_norm_before_each_part_goes_to_ctranslate2_alone(
+    toy_recipe: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Marian has none, and most of the recipes that come with Headway do."""
+    pytest.importorskip("ctranslate2")
+    recipe = toy_recipe("transformer", steps=4, evaluate_every=4, save_every=4)
+    recipe["model"]["order"] = "pre"
+    headway.train(recipe, out=tmp_path / "run")
+    with pytest.raises(UserError, match="order = 'post', not 'pre'.*--format ctranslate2"):
+        headway.export(tmp_path / "run", tmp_path / "a", format="hf")
+    found = headway.export(tmp_path / "run", tmp_path / "b", format="ctranslate2", verify=True)
+    assert found is not None
+    assert found.largest < 1e-4
+
+
 def test_a_recurrent_run_is_refused_and_nothing_written(
     trained: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.base.errors import UserError, visible
 from headway.base.files import atomic_folder, to_json
-from headway.checkpoint.exchange import bert, marian
+from headway.checkpoint.exchange import bert, ctranslate, marian
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.families import FAMILIES, Family, family_of
 from headway.checkpoint.exchange.folders import (
@@ -117,7 +117,7 @@ def fill_folder(
 def family_for(settings: Any) -> str:
     """The family whose config.json can say these settings. Raises UserError if there is none."""
     wanted = _canonical(settings)
-    differing: dict[str, list[str]] = {}
+    differing: dict[str, dict[str, str]] = {}
     for name, family in FAMILIES.items():
         if not isinstance(wanted, family.kind):
             continue
@@ -127,12 +127,21 @@ def family_for(settings: Any) -> str:
             continue
         mine, theirs = wanted.to_table(), _canonical(found).to_table()
         keys = sorted((mine.keys() | theirs.keys()) - _FREE)
-        differing[name] = [key for key in keys if mine.get(key) != theirs.get(key)]
+        differing[name] = {
+            key: f"{key} = {theirs.get(key)!r}, not {mine.get(key)!r}"
+            for key in keys
+            if mine.get(key) != theirs.get(key)
+        }
         if not differing[name]:
             return name
-    nearest = min(differing, key=lambda name: len(differing[name]), default=None)
-    told = f"; of '{nearest}' these differ: {', '.join(differing[nearest])}" if nearest else ""
-    raise UserError(f"no Hugging Face model computes what these settings say{told}", where="model")
+    what, todo = "no Hugging Face model computes what these settings say", None
+    if differing:
+        nearest = min(differing, key=lambda name: len(differing[name]))
+        what += f"; '{nearest}' has {', '.join(differing[nearest].values())}"
+        todo = "train it as that has it"
+    if isinstance(settings, TransformerSettings) and not ctranslate.not_computed(settings):
+        todo = f"{todo}, or write --format ctranslate2" if todo else "write --format ctranslate2"
+    raise UserError(what, where="model", todo=todo)
 
 
 # What does not change the function that is computed
