@@ -129,7 +129,7 @@ def test_a_norm_before_each_part_goes_to_ctranslate2_alone(
     recipe = toy_recipe("transformer", steps=4, evaluate_every=4, save_every=4)
     recipe["model"]["order"] = "pre"
     headway.train(recipe, out=tmp_path / "run")
-    with pytest.raises(UserError, match="order = 'post', not 'pre'.*--format ctranslate2"):
+    with pytest.raises(UserError, match=r"order = 'post', not 'pre'.*--format ctranslate2"):
         headway.export(tmp_path / "run", tmp_path / "a", format="hf")
     found = headway.export(tmp_path / "run", tmp_path / "b", format="ctranslate2", verify=True)
     assert found is not None
