@@ -24,6 +24,19 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 V, D, F, H, G, K = 40, 64, 96, 4, 2, 16
 
 
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+
+
 def turned(weight: Tensor, heads: int) -> Tensor:
     """Rows of each head as GGUF has them: first of one half, first of the other, second …"""
     return weight.reshape(heads, 2, K // 2, -1).transpose(1, 2).reshape(weight.shape)
@@ -75,20 +88,9 @@ def write(
     writer.add_token_list([*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL", "ab", "abc"])
     writer.add_token_merges(["a b", "ab c"])
     writer.add_token_types([1] * V)
-    names = {
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-    }
     tensors = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
     for layer in range(config.num_hidden_layers):
-        tensors |= {f"blk.{layer}.{b}": f"model.layers.{layer}.{a}" for a, b in names.items()}
+        tensors |= {f"blk.{layer}.{b}": f"model.layers.{layer}.{a}" for a, b in NAMES.items()}
     for theirs, name in tensors.items():
         value = model.state_dict()[f"{name}.weight"]
         if theirs.endswith(("attn_q", "attn_k")):
