@@ -113,3 +113,14 @@ def test_the_interpreter_has_text() -> None:
     assert list(code.texts()) == found
     topics = texts({"corpus": "builtin:pydoc"})
     assert any('The "with" statement' in text for text in topics)
+
+
+def test_a_document_of_two_sources_is_one_document(tmp_path: Path) -> None:
+    sources = {}
+    for name, text in {"a": "one\ntwo\n", "b": "two\nthree\n"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        sources[name] = {"files": str(tmp_path / name), "document": "line"}
+    found = streams(train=sources)
+    for _ in range(2):  # each pass over all of them finds the same
+        assert [list(each.texts()) for each in found.values()] == [["one\n", "two\n"], ["three\n"]]
+    assert [each.kind for each in found["b"].notes.dropped()] == ["seen before"]

@@ -93,3 +93,23 @@ def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(UserError, match=r"pip install 'headway\[near\]'"):
         list(stream.texts())
+
+
+def test_what_is_nearly_the_same_as_a_held_out_document_is_not_learnt(tmp_path: Path) -> None:
+    texts = [" ".join(words(200, seed)) for seed in range(80)]
+    near = [" ".join(varied(text.split(), 150)) for text in texts]
+    path = tmp_path / "a.txt"
+    train = lines(path, texts + near, held_out=0.1)
+    settings = DocumentSettings.model_validate(
+        {
+            "kind": "documents",
+            "train": {"it": {"files": str(path), "document": "line"}},
+            "duplicates": "near",
+            "held_out": 0.1,
+        }
+    )
+    held = [text.strip() for text in document_streams(settings, "valid")["it"].texts()]
+    learnt = {text.strip() for text in train.texts()}
+    pairs = dict(zip(texts + near, near + texts, strict=True))
+    assert len(held) > 3
+    assert not learnt & {pairs[text] for text in held}

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from headway.base.errors import UserError
+from headway.data.objects import hub_rows
+from headway.data.rows import Wanted
 
 Read = Callable[..., Any]
 
@@ -191,6 +193,26 @@ def test_a_data_set_of_the_hub(
     if not streaming:
         with pytest.raises(UserError, match=r"data.train.target: unknown column 'traduction.en'"):
             read(**part | {"target": "traduction.en"})
+
+
+def test_a_class_of_the_hub_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class DataSet(list[Any]):
+        column_names = ("text", "label")
+        features: ClassVar[dict[str, Any]] = {
+            "text": SimpleNamespace(),
+            "label": SimpleNamespace(names=["no", "yes"]),
+        }
+
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}, {"text": "c", "label": -1}]
+    stream = SimpleNamespace(load_dataset=lambda *_, **__: DataSet(rows))
+    monkeypatch.setitem(sys.modules, "datasets", stream)
+    wanted = Wanted({"text": "text", "label": "label"}, "data.train", numbers=("label",))
+    rows_read = hub_rows("a", None, "train", wanted, streaming=False)
+    assert [getattr(row, "texts", row) for row in rows_read] == [
+        ("a", "yes"),
+        ("b", "no"),
+        ("c", "-1"),
+    ]
 
 
 def test_what_the_hub_refuses_and_what_is_not_installed(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.decode.greedy import greedy
-from headway.decode.sampling import largest, pick, sample, with_temperature, with_top_p
+from headway.decode.sampling import largest, pick, sample, with_min_p, with_temperature, with_top_p
 from headway.decode.steps import NEVER
 
 BOS, EOS = 0, 1
@@ -83,6 +83,12 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(p, expected):
 def test_top_p_works_row_by_row():
     rows = torch.cat([PROBS, torch.full((1, 4), 0.25)]).log()
     assert (with_top_p(rows, 0.6) > -torch.inf).sum(-1).tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(("p", "n"), [(0.0, 4), (0.11, 3), (0.59, 2), (0.61, 1), (1.0, 1)])
+def test_min_p_keeps_what_is_not_far_less_likely_than_the_likeliest(p, n):
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log() + 3.0  # whatever their scale
+    assert (with_min_p(logits, p) > -torch.inf).tolist() == [[place < n for place in range(4)]]
 
 
 def test_pick_inverts_the_distribution_function():
@@ -190,6 +196,8 @@ def test_the_global_generator_is_left_alone(toy):
         ({"top_p": 0.0}, "top_p"),
         ({"top_p": 1.1}, "top_p"),
         ({"top_p": float("nan")}, "top_p"),
+        ({"min_p": 1.1}, "min_p"),
+        ({"min_p": float("nan")}, "min_p"),
         ({"seeds": [-1]}, "seeds"),
         ({"seeds": [2**64]}, "seeds"),
     ],

@@ -148,6 +148,20 @@ def test_a_real_encoder_is_what_it_is_elsewhere() -> None:
     assert found["ranked_first"] == len(found["rankings"]) == 10
 
 
+def test_the_table_of_public_trainings_is_what_was_counted() -> None:
+    page = (ROOT / "docs" / "how-to" / "plan.md").read_text("utf-8")
+    found = json.loads((RESULTS / "public-runs.json").read_text("utf-8"))
+    for row in found["rows"]:
+        error = f"{100 * row['error']:+.0f} %" if row["calibrated_on"] else "calibrated"
+        shares = f"{100 * row['utilisation']:.0f} % | {100 * row['utilisation_6nd']:.0f} %"
+        hours = f"{row['device_hours']:,.0f} | {shares} | {row['forecast_hours']:,.0f} | {error} |"
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| {row['run']}, ")]
+        assert line.endswith(f" | {hours}")
+    low, likely, high = (f"{100 * share:.0f}" for share in found["utilisation"])
+    assert f"this is {low} to {high} %, likely {likely} %" in page
+    assert f"price is {found['rows'][-1]['forecast_usd']:,.0f}" in page
+
+
 def test_a_model_that_went_there_and_back_is_what_was_measured() -> None:
     page = (ROOT / "docs" / "how-to" / "models.md").read_text("utf-8")
     found = json.loads((RESULTS / "smollm2.json").read_text("utf-8"))

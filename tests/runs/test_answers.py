@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import headway
+from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import write_model
 from headway.checkpoint.weights import read_tensors
 from headway.models.build import build_decoder
@@ -158,3 +159,12 @@ def test_it_is_judged_by_answers(place: Path, tmp_path: Path) -> None:
     assert set(shown) == {"prompt", "answer", "given"}
     assert shown["answer"].strip() in ANIMALS.values()
     assert torch.isfinite(torch.tensor(valid[-1]["nll"]))
+
+
+def test_held_out_rows_are_looked_at_before_the_training(place: Path, tmp_path: Path) -> None:
+    long = json.dumps({"prompt": "the cat ? " * 40, "answer": " meow"})
+    (tmp_path / "long.jsonl").write_text(f"{long}\n", encoding="utf-8")
+    table = recipe(place, valid={"file": str(tmp_path / "long.jsonl")})
+    with pytest.raises(UserError, match="in no row is there an answer within 32 tokens"):
+        headway.train(table, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -16,12 +16,12 @@ import headway
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import read_model, write_model
 from headway.checkpoint.weights import read_tensors
-from headway.models.build import build_masked
-from headway.runs.beginning import read_beginning
+from headway.models.build import build_decoder, build_masked
+from headway.runs.beginning import Beginning, read_beginning
 from headway.runs.classifier import TextClassifier
 from headway.runs.open_model import open_classifier
 from headway.runs.text_tokenizers import tokenizer_files
-from headway.settings.model import EncoderSettings
+from headway.settings.model import DecoderSettings, EncoderSettings
 from headway.settings.recipe import load_recipe
 from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.text_training import train_text_tokenizer
@@ -217,6 +217,30 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     with pytest.raises(UserError, match=said):
         headway.train(recipe(place, model=model), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_tokeniser_beside_the_model_s_own_is_refused(place: Path, tmp_path: Path) -> None:
+    table = {**recipe(place), "tokenizer": {"file": "own.json"}}
+    with pytest.raises(UserError, match=r"tokenizer.file: the tokeniser comes with the model"):
+        headway.train(table, out=tmp_path / "run")
+
+
+def test_an_output_is_the_embedding_or_a_matrix_of_its_own() -> None:
+    settings = {"d_model": 8, "d_feed_forward": 8, "n_heads": 2, "n_layers": 1}
+    models = {
+        tie: build_decoder(DecoderSettings(**settings, tie=tie), n_tokens=9, seed=1)
+        for tie in ("output", "none")
+    }
+    origins = {
+        tie: Beginning(DecoderSettings(**settings, tie=tie), model.state_dict(), "there")
+        for tie, model in models.items()
+    }
+    del origins["output"].weights["head.weight"]
+    found, said = origins["output"].weights_for(models["none"])
+    assert torch.equal(found["head.weight"], found["embedding.tokens.weight"])
+    assert "fresh" not in said
+    with pytest.raises(UserError, match=r"two matrices, and model.tie makes them one"):
+        origins["none"].weights_for(models["output"])
 
 
 def test_a_regression_gives_numbers(place: Path, tmp_path: Path, cli: Cli) -> None:

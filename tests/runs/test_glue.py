@@ -13,6 +13,7 @@ import pytest
 
 import headway
 from headway.data.labelled import classes_of, read_labelled
+from headway.runs.glue import as_in_files
 from headway.settings.base import parse
 from headway.settings.glue import GLUE, glue_recipe
 from headway.settings.rows import LabelSettings
@@ -143,3 +144,11 @@ def test_the_hub_takes_the_place_of_the_files(monkeypatch: pytest.MonkeyPatch) -
     begin = {"model.from": "a", "model.preset": "bert-tiny"}
     recipe: Any = load_recipe("glue/mrpc", {**begin, "data.train": part, "data.valid": part})
     assert recipe.data.train.to_table() == {"bad": "few", "streaming": False, **part}
+
+
+def test_labels_by_the_names_of_the_hub_are_those_of_the_files() -> None:
+    task = GLUE["glue/mrpc"]
+    assert as_in_files(["equivalent", "not_equivalent"], task) == ["1", "0"]
+    assert as_in_files(["1", "0"], task) == ["1", "0"]
+    assert as_in_files(None, GLUE["glue/stsb"]) is None
+    assert as_in_files(["entailment", "not_entailment"], GLUE["glue/rte"])[0] == "entailment"

@@ -173,6 +173,8 @@ def test_too_few_tokens_and_too_long_rows_are_told(recipe: dict[str, Any], tmp_p
         headway.train(recipe, out=tmp_path / "run", **{"train.batch_tokens": 99_999})
     with pytest.raises(UserError, match=r"do not fit into model\.max_length"):
         headway.train(recipe, out=tmp_path / "run", **{"data.length": 64})
+    with pytest.raises(UserError, match=r"train.batch_tokens = 4 has no room for a row of"):
+        headway.train(recipe, out=tmp_path / "run", **{"train.batch_tokens": 4})
     with pytest.raises(UserError, match=r"either all sources of data\.train have"):
         headway.train(recipe, out=tmp_path / "run", **{"data.train.third.files": "x"})
     assert not (tmp_path / "run").exists()

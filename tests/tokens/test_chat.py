@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.base.errors import UserError
-from headway.tokens.chat import render_chat
+from headway.tokens.chat import check_messages, render_chat
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
@@ -44,7 +44,13 @@ def test_special_tokens_and_helpers_are_there() -> None:
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "does not work: "),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "without end"),
         ("{% for a in range(99999) %}{{ 'abc' * 1000 }}{% endfor %}", "writes over 10,000,000"),
-        ("{{ range(1000000000) | list }}", "does not work: "),
+        ("{{ range(1000000000) | list }}", "counts further than 1,000,000"),
+        (
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            "counts further than 1,000,000",
+        ),
+        ("{{ 'x' * 10 ** 10 }}", r"\* makes something too large"),
+        ("{{ 9 ** 9 ** 9 }}", r"\*\* makes something too large"),
         ("{{ messages[7].content }}", "does not work: "),
     ],
 )
@@ -53,6 +59,13 @@ def test_a_template_that_misbehaves_is_one_message(template: str, told: str) -> 
         render(template)
 
 
-def test_a_message_needs_a_role_and_a_text() -> None:
-    with pytest.raises(UserError, match="message 1 has no 'role'"):
-        render_chat(CHATML, [{"content": "a"}], specials={}, where="a")
+def test_products_and_loops_of_common_templates_work() -> None:
+    counting = "{% for n in range(3) %}{{ n * 2 }}{{ '-' * n }}{% endfor %}{{ 2 ** 3 }}"
+    assert render(counting) == "02-4--8"
+    assert render(counting) == "02-4--8", "each rendering counts anew"
+
+
+@pytest.mark.parametrize("message", [{"content": "a"}, {"role": "user", "content": None}, {}])
+def test_a_message_needs_a_role_and_a_text(message: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="message 2 has no 'role'"):
+        check_messages([TALK[0], message])

@@ -10,9 +10,11 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
+from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.gguf import CUTS, PROBES, gguf_tokenizer
 from headway.tokens.gguf_metadata import TEXTS, gguf_metadata
 from headway.tokens.text import Roles, TextTokenizer
+from headway.tokens.text_training import train_text_tokenizer
 
 LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
 MERGES = [("1", "2"), ("12", "3"), ("h", "i"), ("Ġ", "hi"), ("Ġ", "1")]
@@ -120,3 +122,27 @@ def test_probes_that_are_none_are_one_message(probes: Any) -> None:
     found = gguf_metadata(made(CUTTERS["gpt-2"]), 263)
     with pytest.raises(UserError, match="not texts with their ids"):
         gguf_tokenizer(found | {PROBES: probes}, "a.gguf")
+
+
+def test_the_end_that_is_written_stays_the_one_and_the_others_are_kept() -> None:
+    ends = Roles(bos=261, ends=frozenset({256, 257, 262}), eos=262)
+    found = gguf_metadata(made(CUTTERS["gpt-2"], roles=ends), 263)
+    assert [found[f"{KEY}{name}_token_id"] for name in ("eos", "eot", "eom")] == [262, 256, 257]
+    many = Roles(ends=frozenset({256, 257, 258, 262}), eos=262)
+    with pytest.raises(UserError, match="hold 3 end symbols, this tokeniser has more"):
+        gguf_metadata(made(CUTTERS["gpt-2"], roles=many), 263)
+
+
+def test_what_is_learnt_with_gpt2_s_rule_can_go_there() -> None:
+    texts = [*TEXTS, "the cat, the dog; 12 of them"] * 3
+    learnt = {
+        rule: train_text_tokenizer(TokenizerSettings(size=300, rule=rule), texts, masks=False)
+        for rule in ("gpt2", "marks")
+    }
+    found = gguf_metadata(learnt["gpt2"], 300)
+    assert found[f"{KEY}pre"] == "gpt-2"
+    again = TextTokenizer(gguf_tokenizer(found, "a.gguf"), learnt["gpt2"].roles)
+    long = ["x" * 1000 + " " * 200, "हिन्दी"]
+    assert again.encode(long) == learnt["gpt2"].encode(long)
+    with pytest.raises(UserError, match="has no name in GGUF files"):
+        gguf_metadata(learnt["marks"], 300)

@@ -143,6 +143,14 @@ def test_updates_begin_as_nothing() -> None:
     assert torch.equal(outputs(model), before)
 
 
+@pytest.mark.parametrize("tie", ["output", "none"])
+def test_the_output_of_a_decoder_takes_no_update(tie: str) -> None:
+    settings = DecoderSettings(d_model=8, d_feed_forward=8, n_heads=2, n_layers=1, tie=tie)
+    model = build_decoder(settings, n_tokens=9, seed=1)
+    with pytest.raises(UserError, match="unknown linear layer 'head'"):
+        adapt(model, FineTuneSettings(lora=LoraSettings(layers=["to_query", "head"])), seed=3)
+
+
 def test_frozen_weights_stay() -> None:
     before = classifier().state_dict()
     frozen = ["encoder.embedding", "encoder.stack.layers.0", "head.bias"]

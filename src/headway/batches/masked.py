@@ -79,7 +79,7 @@ class Vocabulary:
             raise UserError(
                 "this tokeniser has no mask, or none or more than one token on a side of a text",
                 where=tokenizer.where,
-                todo="learn one, or name its tokenizer.json as tokenizer.file",
+                todo="learn one, or begin from a masked language model",
             )
         ordinary = np.array(tokenizer.ordinary())
         special = np.ones(len(tokenizer), bool)

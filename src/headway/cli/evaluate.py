@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,16 +61,33 @@ def evaluate(  # long: its options
 
     Example: headway evaluate model.gguf --tasks hellaswag,arc_easy --lines 100
     """
+    _refuse_strays(
+        {"--task": {"--glue": glue}, "--tasks": {"--shots": shots, "--lines": lines}},
+        {"--task": task, "--tasks": tasks},
+        {"--data": data, "--beam": beam},
+    )
     if task is not None:
         _evaluate_task(run, task, glue, json, device)
     elif tasks is not None:
-        if data or beam:
-            raise UserError("--data and --beam are for a translator", where="--tasks")
         _evaluate_harness(run, tasks, shots, lines, json, device)
-    elif shots is not None or lines is not None:
-        raise UserError("--shots and --lines go with --tasks", todo="add --tasks NAME")
     elif data or beam or not _evaluate_held_out(run, json, device):
         _evaluate_pairs(run, data, beam, json, device)
+
+
+def _refuse_strays(
+    belongs: Mapping[str, Mapping[str, Any]], asked: Mapping[str, Any], pairs: Mapping[str, Any]
+) -> None:
+    """Raise UserError for options that would say nothing: each belongs to what is asked."""
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are two questions", todo="ask one at a time")
+    for owner, options in belongs.items():
+        for name, value in options.items():
+            if value is not None and owner not in given:
+                raise UserError(f"{name} goes with {owner}", where=name, todo=f"add {owner} NAME")
+    for name, value in pairs.items():
+        if value is not None and given:
+            raise UserError(f"{name} is for a translator", where=given[0], todo="leave it out")
 
 
 def _evaluate_held_out(run: Path, json: Path | None, device: str) -> bool:

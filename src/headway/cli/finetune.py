@@ -29,7 +29,7 @@ def finetune(
 ) -> None:
     """Train a recipe beginning from a model that exists: its settings, tokeniser and weights.
 
-    Keys of [model] in the recipe win over the model's own settings: its dropout, for instance.
+    What the recipe says of the model wins over the model's own settings: its dropout, for instance.
 
     Example: headway finetune glue/mrpc --from minilm/ --set train.epochs=4 --out runs/mrpc
     """

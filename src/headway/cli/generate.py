@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,8 @@ from headway.cli.options import Device, JsonFile, Model, write_json
 def generate(  # long: its options
     model: Model,
     prompt: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="What to continue; standard input if not set."),
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="What to continue, repeatable; else standard input."),
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a user's message, to be answered.")
@@ -29,29 +29,36 @@ def generate(  # long: its options
         bool, typer.Option("--greedy", help="The likeliest token each time, nothing drawn.")
     ] = False,
     temperature: Annotated[
-        float, typer.Option(help="Below 1 sharper, above 1 flatter than the model says.")
-    ] = 0.8,
-    top_k: Annotated[int, typer.Option(help="Draw from the k likeliest; 0 from all.")] = 0,
+        float | None,
+        typer.Option(help="Below 1 sharper, above 1 flatter than the model says; 0.8."),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Draw from the k likeliest; 0 from all.")
+    ] = None,
     top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest that together have this probability.")
-    ] = 0.95,
+        float | None,
+        typer.Option(help="Draw from the likeliest that together have this probability; 0.95."),
+    ] = None,
     min_p: Annotated[
-        float, typer.Option(help="Draw from those that have this share of the likeliest's.")
-    ] = 0.0,
+        float | None, typer.Option(help="Draw from those that have this share of the likeliest's.")
+    ] = None,
     repetition_penalty: Annotated[
         float, typer.Option(help="Above 1: less of what was said before.")
     ] = 1.0,
     stop: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="End before this text; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed draws other tokens.")] = 1,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Another seed draws other tokens; 1.")
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
     """Continue a text with a language model: a run, a Hugging Face folder or a .gguf file.
 
-    The text appears as it comes. The file of --json has `text` and `ids` of the new part, and the
-    `reason` why it ended: "end", "stop" or "limit".
+    The text appears as it comes; of several prompts each when all are done. The file of --json has
+    `text` and `ids` of the new part, its `log_prob`, and the `reason` why it ended: "end", "stop"
+    or "limit"; of several prompts it has a list of that.
 
     Example: headway generate model.gguf --chat --prompt "Name three rivers."
     """
@@ -62,31 +69,44 @@ def generate(  # long: its options
         raise UserError("--system is for a conversation", where="--system", todo="add --chat")
     if any(not text for text in stop or ()):
         raise UserError("an empty text would stop at once", where="--stop")
-    given = sys.stdin.read() if prompt is None else prompt
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    wanted: dict[str, Any] = {
+        name: value for name, value in {**drawn, "seed": seed}.items() if value is not None
+    }
+    if greedy and wanted:
+        option = f"--{next(iter(wanted)).replace('_', '-')}"
+        raise UserError(f"{option} is for random draws", where="--greedy", todo="leave one out")
+    given = prompt or [sys.stdin.read().removesuffix("\n")]
+    if chat and not all(each.strip() for each in given):
+        raise UserError("an empty message asks nothing", where="--chat", todo="write one")
     opened = open_language_model(model, device=device)
     sampling = Sampling(
         max_new_tokens=max_new_tokens,
-        temperature=0.0 if greedy else temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
         repetition_penalty=repetition_penalty,
         stop=tuple(stop or ()),
-        seed=seed,
+        **({"temperature": 0.0} if greedy else wanted),
     )
+    first = [{"role": "system", "content": system}] if system is not None else []
+    talks = [[*first, {"role": "user", "content": each}] for each in given]
+    begins = ["" if chat else each for each in given]
 
     def show(_row: int, text: str) -> None:
         print(text, end="", flush=True)
 
-    if chat:
-        first = [{"role": "system", "content": system}] if system is not None else []
-        messages = [*first, {"role": "user", "content": given}]
-        found = opened.answer(messages, sampling, show)
+    if len(given) == 1:
+        print(begins[0], end="", flush=True)
+    on_text = show if len(given) == 1 else None
+    found = (
+        opened.answers(talks, sampling, on_text)
+        if chat
+        else opened.generate(given, sampling, on_text)
+    )
+    if len(given) == 1:
+        print()
     else:
-        print(given, end="", flush=True)
-        (found,) = opened.generate([given], sampling, show)
-    print()
-    write_json(json, dataclasses.asdict(found))
+        print("\n\n".join(begin + each.text for begin, each in zip(begins, found, strict=True)))
+    told = [dataclasses.asdict(each) for each in found]
+    write_json(json, told[0] if len(told) == 1 else told)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,9 +33,31 @@ EMPTY = "no text"
 _BUILTIN = {"builtin:stdlib": stdlib_documents, "builtin:pydoc": pydoc_documents}
 
 
+class Memory:
+    """The documents that the sources of a part have had so far in a pass over all of them."""
+
+    def __init__(self, near: bool, held: Callable[[], Iterable[str]]) -> None:
+        self._wants_near, self._held, self._begun = near, held, set[str]()
+        self.seen = Seen()
+        self.near: NearSeen | None = None
+
+    def begin(self, source: str) -> None:
+        """A pass over a source begins: over the first one, perhaps again, or over the next one."""
+        if source in self._begun or not self._begun:
+            self.seen, self._begun = Seen(), set()
+            self.near = NearSeen("data.duplicates") if self._wants_near else None
+            if self.near is not None:
+                for text in self._held():  # what a model is judged on must not be almost learnt
+                    self.near.add(text)
+        self._begun.add(source)
+
+
 @dataclass
 class DocumentStream:
     """The usable documents of a source. Each pass reads anew and must find the same.
+
+    What comes twice is known by the `memory` that the sources of a part share: a pass over all of
+    them goes in their order.
 
     Raises UserError, at the end of a pass, if too many rows are bad, if none is left (of what is
     held out there may be none), or if the content is not that of the pass before.
@@ -44,8 +66,8 @@ class DocumentStream:
     part: DocumentSource
     key: str
     name: PartName
+    memory: Memory
     drop_duplicates: bool = False
-    drop_near: bool = False
     held_out: HeldOut | None = None
     notes: Notes = field(default_factory=Notes, init=False)
     kept: int = field(default=0, init=False)
@@ -64,15 +86,15 @@ class DocumentStream:
 
     def blocks(self) -> Iterator[list[str]]:
         """One pass over the documents."""
-        self.notes, self.kept, seen, content, read, bad = Notes(), 0, Seen(), hashlib.sha256(), 0, 0
-        near = NearSeen("data.duplicates") if self.drop_near else None
+        self.notes, self.kept, content, read, bad = Notes(), 0, hashlib.sha256(), 0, 0
+        self.memory.begin(self.key)
         rows = _rows(self.part, self.key, self.name)
         while some := list(islice(rows, BLOCK)):
             read += len(some)
             bad += sum(isinstance(row, Bad) for row in some)
             if bad and self.part.bad == "refuse":
                 raise self._too_bad(bad, read, "so far")
-            kept = self._unrepeated(list(self._own(some)), seen, near)
+            kept = self._unrepeated(list(self._own(some)))
             for text in kept:
                 content.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
             self.kept += len(kept)
@@ -119,12 +141,12 @@ class DocumentStream:
                 self.notes.add(MOJIBAKE, row.number, text)
             yield row
 
-    def _unrepeated(self, rows: list[Row], seen: Seen, near: NearSeen | None) -> list[str]:
+    def _unrepeated(self, rows: list[Row]) -> list[str]:
         digests = b"".join(
             hashlib.blake2b(row.texts[0].encode("utf-8", "surrogatepass"), digest_size=8).digest()
             for row in rows
         )
-        repeated = seen.add(np.frombuffer(digests, np.uint64)).tolist() if rows else []
+        repeated = self.memory.seen.add(np.frombuffer(digests, np.uint64)).tolist() if rows else []
         kept = []
         for row, again in zip(rows, repeated, strict=True):
             text = row.texts[0]
@@ -132,7 +154,7 @@ class DocumentStream:
                 self.notes.add(DUPLICATE, row.number, text, dropped=self.drop_duplicates)
             if again and self.drop_duplicates:
                 continue
-            if near is not None and near.add(text):
+            if self.memory.near is not None and self.memory.near.add(text):
                 self.notes.add(NEAR, row.number, text, dropped=True)
                 continue
             kept.append(text)
@@ -153,13 +175,20 @@ def document_streams(settings: DocumentSettings, name: PartName) -> dict[str, Do
     held_out = HeldOut(settings.held_out, missing) if settings.held_out else None
     held = held_out is not None and name in missing
     own: PartName = "train" if held else name
+
+    def held_texts() -> Iterator[str]:
+        for part in missing if name == "train" and held_out is not None else ():
+            for stream in document_streams(settings, part).values():
+                yield from stream.texts()
+
+    memory = Memory(settings.duplicates == "near", held_texts)
     return {
         source: DocumentStream(
             part,
             f"data.{own}.{source}",
             name,
+            memory,
             drop_duplicates=settings.duplicates != "keep",
-            drop_near=settings.duplicates == "near",
             held_out=held_out if own == "train" else None,
         )
         for source, part in getattr(settings, own).items()

@@ -99,8 +99,11 @@ class _Reading:
     @property
     def origin(self) -> str:
         of = self.part.file if isinstance(self.part, TableReader) else self.part.hub
-        held = self.held_out is not None and self.name != "train"
-        return f"{of}, {HELD[self.name]}" if held else of
+        return f"{of}, {HELD[self.name]}" if self._is_held else of
+
+    @property
+    def _is_held(self) -> bool:
+        return self.held_out is not None and self.name != "train"
 
     def finish(self, rows: Iterator[Row | Bad]) -> Examples:
         """All of them, read."""
@@ -130,7 +133,8 @@ class _Reading:
         if self.part.bad == "few" and n_bad > FEW * n_read:
             raise self._too_bad(n_bad, n_read, f"more than {FEW:.0%}", notes)
         if not kept:
-            raise UserError("there is no row that can be used", where=self.origin)
+            todo = "give more rows, or another data.held_out (0.0: none)" if self._is_held else None
+            raise UserError("there is no row that can be used", where=self.origin, todo=todo)
         return Examples(
             [row.texts for row in kept],
             self.origin,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import UserError, unknown
 from headway.base.optional import optional
@@ -60,7 +61,10 @@ def parquet_rows(path: Path, wanted: Wanted) -> Iterator[Row | Bad]:
 def hub_rows(
     name: str, config: str | None, split: str, wanted: Wanted, *, streaming: bool
 ) -> Iterator[Row | Bad]:
-    """The rows of a data set of the hub, or of a folder `name` in its layout."""
+    """The rows of a data set of the hub, or of a folder `name` in its layout.
+
+    What the set calls a class is told by its name, not by its number.
+    """
     key = wanted.key
     datasets = optional("datasets", extra="hub", where=key)
     try:
@@ -73,16 +77,28 @@ def hub_rows(
     if names:  # a stream may not know them
         for each, column in wanted.columns.items():
             _column(names, column, f"{key}.{each}")
+    features = getattr(found, "features", None) or {}
+    classes = {name: each.names for name, each in features.items() if hasattr(each, "names")}
     number = 0
     try:
         for number, value in enumerate(found, start=1):
-            yield pick(number, value, wanted)
+            yield pick(number, _classes_named(value, classes), wanted)
     except Exception as error:  # of the network, or of a file of the set
         raise UserError(
             f"the data set breaks off after row {number}: {error}",
             where=f"{key}.hub",
             todo="try again; without streaming it is stored first",
         ) from error
+
+
+def _classes_named(row: Any, classes: Mapping[str, Sequence[str]]) -> Any:
+    """A row with names for the numbers of classes; -1 stands for a class that is not told."""
+    told = {
+        column: names[row[column]]
+        for column, names in classes.items()
+        if isinstance(row.get(column), int) and 0 <= row[column] < len(names)
+    }
+    return {**row, **told} if told else row
 
 
 def _outer(column: str) -> str:

@@ -43,19 +43,25 @@ class _Axis:
 
 
 def curves_svg(
-    series: dict[str, list[tuple[float, float]]], *, x: str, y: str, log_y: bool = False
+    series: dict[str, list[tuple[float, float]]],
+    *,
+    x: str,
+    y: str,
+    log_y: bool = False,
+    log_x: bool = False,
 ) -> Svg:
     """Named curves of (x, y) points on one pair of axes; `x` and `y` say what the axes are.
 
-    Points that are not finite (or not above 0 with `log_y`) are left out; a curve without points
-    keeps its colour for the next chart but is not in the legend. Long curves are thinned to the
-    least and greatest values of each stretch.
+    Points that are not finite (or not above 0 where an axis is logarithmic) are left out; a curve
+    without points keeps its colour for the next chart but is not in the legend. Long curves are
+    thinned to the least and greatest values of each stretch.
     """
     curves = {
         name: [
             (float(a), float(b))
             for a, b in points
-            if math.isfinite(a) and math.isfinite(b) and (b > 0 or not log_y)
+            if math.isfinite(a) and math.isfinite(b)
+            if (b > 0 or not log_y) and (a > 0 or not log_x)
         ]
         for name, points in series.items()
     }
@@ -63,14 +69,15 @@ def curves_svg(
     points = [point for curve in curves.values() for point in curve]
     if not points:
         return _frame(f"{y}: no points", "", [_text(_W / 2, _H / 2, "no points yet", "middle")])
-    x_low, x_high = _spread([a for a, _ in points])
+    x_low, x_high = _spread([a for a, _ in points], log=log_x)
     y_low, y_high = _spread([b for _, b in points], log=log_y)
-    x_ticks, y_ticks = _ticks(x_low, x_high), _log_ticks(y_low, y_high) if log_y else []
+    x_ticks = (_log_ticks if log_x else _ticks)(x_low, x_high)
+    y_ticks = _log_ticks(y_low, y_high) if log_y else []
     if not log_y:  # a vertical axis from tick to tick reads more easily
         step = _step(y_low, y_high)
         y_low, y_high = math.floor(y_low / step) * step, math.ceil(y_high / step) * step
         y_ticks = _ticks(y_low, y_high)
-    across = _Axis(x_low, x_high, _LEFT, _W - _RIGHT)
+    across = _Axis(x_low, x_high, _LEFT, _W - _RIGHT, log=log_x)
     up = _Axis(y_low, y_high, _H - _BOTTOM, top + 14, log=log_y)
     parts = [_grid(up, y_ticks), *(_tick_x(across(tick), _tick_label(tick)) for tick in x_ticks)]
     parts += [_text(_W - _RIGHT, _H - 5, x, "end"), legend]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,22 +95,31 @@ def draw_panels(panels: Sequence[Panel], path: Path, *, title: str, below: str =
     is a small line under them (how many seeds). The same panels give the same bytes. Raises
     UserError for another suffix.
     """
+    names = list(dict.fromkeys(name for panel in panels for name in panel.series if name))
+
+    def draw(figure: Figure, places: Sequence[Axes]) -> None:
+        for axes, panel in zip(places, panels, strict=True):
+            _panel(axes, panel, names)
+        _around(figure, names, title, below)
+
+    draw_figure(len(panels), path, draw)
+
+
+def draw_figure(panels: int, path: Path, draw: Callable[[Figure, Sequence[Axes]], None]) -> None:
+    """Have `draw` fill so many panels, side by side in our looks, and write them as PNG or SVG."""
     kind = picture_kind(path)
     import matplotlib
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for panel in panels for name in panel.series if name))
     with matplotlib.rc_context(_LOOKS):
-        columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
-        rows = -(-len(panels) // columns)
+        columns = 2 if panels in (2, 4) else min(3, panels)
+        rows = -(-panels // columns)
         wide, high = _PANEL_IN[columns > 2][0] * columns, _PANEL_IN[columns > 2][1] * rows + 0.9
         figure = Figure((wide, high), _DPI, facecolor="white")
         places = figure.subplots(rows, columns, squeeze=False).flatten()
-        for unused in places[len(panels) :]:
+        for unused in places[panels:]:
             unused.remove()
-        for axes, panel in zip(places, panels, strict=False):
-            _panel(axes, panel, names)
-        _around(figure, names, title, below)
+        draw(figure, list(places[:panels]))
         content = io.BytesIO()
         made = {"Date": None} if kind == "svg" else None
         figure.savefig(content, format=kind, metadata=made)

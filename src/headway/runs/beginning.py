@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from headway.base.errors import UserError
@@ -28,6 +29,7 @@ from headway.settings.recipe import load_recipe, origin_of, recipe_table
 _OF_A_TASK = ("head.", "masked.", "follows.", "encoder.pooler.")
 # Rows of these belong to an id each, and a file may have more of them than its tokeniser has ids
 _OF_IDS = ("tokens.weight", "masked.output.weight", "masked.output.bias")
+_EMBEDDING = "embedding.tokens.weight"
 _SHOWN = 4  # names in a message
 
 
@@ -44,11 +46,12 @@ class Beginning:
 
         Raises UserError, naming all, for weights that are not there or of another shape.
         """
+        given_all = _with_head(self.weights, model, self.where)
         found: dict[str, Tensor] = {}
         fresh, missing, misshaped = [], [], []
         of_ids = (*_OF_IDS, "head.weight") if isinstance(model, Decoder) else _OF_IDS
         for name, own in model.state_dict().items():
-            given = self.weights.get(name)
+            given = given_all.get(name)
             if given is not None and name.endswith(of_ids) and given.shape[1:] == own.shape[1:]:
                 given = given[: len(own)]
             found[name] = own
@@ -69,7 +72,7 @@ class Beginning:
                 todo="leave out the keys of [model] that say something else than they do",
             )
         left = [name for name in self.weights if name not in found]
-        said = f"begins from {self.where}: {len(found) - len(fresh)} tensors"
+        said = f"begins from {self.where}: {len(found) - len(fresh)} tensors and its tokeniser"
         said += f"; fresh: {_some(fresh)}" if fresh else ""
         said += f"; not taken: {_some(left)}" if left else ""
         return found, said
@@ -124,6 +127,25 @@ def with_settings(table: Mapping[str, Any], settings: Settings, *, where: str) -
             todo="name another model, or another recipe",
         )
     return {**table, "model": {**theirs, **own}}
+
+
+def _with_head(weights: Mapping[str, Tensor], model: nn.Module, where: str) -> Mapping[str, Tensor]:
+    """The weights with those of a decoder's output, which are the embedding's where it has none.
+
+    Raises UserError if they are to be one matrix and are two.
+    """
+    if not isinstance(model, Decoder) or _EMBEDDING not in weights:
+        return weights
+    embedding, head = weights[_EMBEDDING], weights.get("head.weight")
+    if head is None:
+        return {**weights, "head.weight": embedding}
+    if model.head.weight is model.embedding.tokens.weight and not torch.equal(embedding, head):
+        raise UserError(
+            "its embedding and its output are two matrices, and model.tie makes them one",
+            where=where,
+            todo='leave model.tie out, or set model.tie = "none"',
+        )
+    return weights
 
 
 def _read(place: Path) -> tuple[Any, Mapping[str, Tensor]]:

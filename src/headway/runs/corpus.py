@@ -17,7 +17,6 @@ from headway.data.documents import DocumentStream, document_streams
 from headway.data.notes import Finding
 from headway.data.tables import PartName
 from headway.settings.documents import DocumentSettings
-from headway.settings.training import TrainSettings
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 TESTED = 10  # times the rows of an evaluation are read for the test at the end
@@ -93,10 +92,11 @@ def refuse_few(sources: Mapping[str, EncodedSource], batch_tokens: int) -> None:
 
 
 def corpus_report(
-    sources: Mapping[str, EncodedSource], shares: Sequence[float], train: TrainSettings
+    sources: Mapping[str, EncodedSource], shares: Sequence[float], read: int
 ) -> dict[str, Any]:
-    """What became of each source, as JSON can hold it, and how often the training reads it."""
-    read = train.steps * train.accumulate * train.batch_tokens
+    """What became of each source, as JSON can hold it, and how often a training reads it that
+    reads so many tokens in all.
+    """
     return {
         name: {
             "origin": source.origin,

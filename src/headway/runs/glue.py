@@ -14,7 +14,7 @@ from headway.data.tables import PartName
 from headway.evaluate.labels import class_scores, number_scores
 from headway.runs.classifier import TextClassifier
 from headway.settings.base import parse
-from headway.settings.glue import GLUE, glue_data
+from headway.settings.glue import GLUE, GlueTask, glue_data
 from headway.settings.rows import LabelSettings
 
 
@@ -57,33 +57,42 @@ def evaluate_task(
     return [
         found
         for part in ("valid", "test")
-        if (found := _judged(classifier, settings, part, task.metrics)) is not None
+        if (found := _judged(classifier, settings, part, task)) is not None
     ]
 
 
 def _judged(
-    classifier: TextClassifier, settings: LabelSettings, part: PartName, metrics: tuple[str, ...]
+    classifier: TextClassifier, settings: LabelSettings, part: PartName, task: GlueTask
 ) -> TaskScores | None:
-    examples = read_labelled(settings, part, classifier.labels)
+    labels = as_in_files(classifier.labels, task)
+    examples = read_labelled(settings, part, labels)
     if examples is None:
         return None
     seconds = None if settings.train.second is None else examples.column(1)
     outputs = classifier.outputs(classifier.encode(examples.column(0), seconds))
-    if classifier.labels is None:
+    if labels is None:
         numbers = outputs[:, 0].double().numpy()
         truth = np.array([float(each) for each in examples.column(-1)])
         scores, told = number_scores(truth, numbers), numbers.tolist()
     else:
         places = outputs.argmax(dim=-1).numpy()
-        known = {label: place for place, label in enumerate(classifier.labels)}
+        known = {label: place for place, label in enumerate(labels)}
         right = np.array([known[each] for each in examples.column(-1)])
         scores = class_scores(right, places, len(known))
-        told = [classifier.labels[place] for place in places]
+        told = [labels[place] for place in places]
     return TaskScores(
         examples.origin,
         examples.digest(),
         len(examples),
-        {metric: scores[metric] for metric in metrics},
+        {metric: scores[metric] for metric in task.metrics},
         told,
         [line for line in examples.notices(part) if "left out" in line],
     )
+
+
+def as_in_files(labels: list[str] | None, task: GlueTask) -> list[str] | None:
+    """The labels of a classifier, by the names of the files if it learnt them from the hub."""
+    names = dict(zip(task.named or (), ("0", "1"), strict=False))
+    if labels is None or set(labels) != set(names):
+        return labels
+    return [names[label] for label in labels]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
@@ -15,6 +14,7 @@ from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
+from headway.runs.generated import Generated, OnText, Writer
 from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import DecoderSettings
@@ -22,9 +22,6 @@ from headway.tokens.chat import Message
 from headway.tokens.text import TextTokenizer
 from headway.tokens.tokenizer import check_fits
 
-Reason = Literal["end", "stop", "limit"]
-OnText = Callable[[int, str], None]
-"""Told of each prompt's next piece of text as it becomes certain."""
 _TOGETHER = 32  # prompts
 
 
@@ -46,27 +43,17 @@ class Sampling:
     seed: int = 1
 
 
-@dataclass(frozen=True)
-class Generated:
-    """What a prompt was continued by: text and ids of the new part, and why it stopped.
-
-    `reason` is "end" (by an end token), "stop" (at a stop text) or "limit". `log_prob` is the
-    model's own, of all the ids and the end.
-    """
-
-    text: str
-    ids: list[int]
-    reason: Reason
-    log_prob: float
-
-
 class LanguageModel:
     """A decoder with its tokeniser, where it computes.
 
     Raises UserError if the tokeniser has ids that the model has no row for.
     """
 
-    use = 'generate {} --prompt "..."'  # what the command line does with it
+    @property
+    def use(self) -> str:
+        """What the command line does with it."""
+        chats = self.tokenizer.roles.template is not None
+        return f'generate {{}} {"--chat " if chats else ""}--prompt "..."'
 
     def __init__(
         self,
@@ -104,8 +91,17 @@ class LanguageModel:
         on_text: OnText | None = None,
     ) -> Generated:
         """The assistant's next turn in a conversation. Raises UserError as `generate` does."""
-        ids = self.tokenizer.chat(messages)
-        return self.generate_ids([ids], sampling or Sampling(), on_text)[0]
+        return self.answers([messages], sampling, on_text)[0]
+
+    def answers(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        sampling: Sampling | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Generated]:
+        """`answer` for several conversations at once."""
+        rows = [self.tokenizer.chat(messages) for messages in conversations]
+        return self.generate_ids(rows, sampling or Sampling(), on_text)
 
     def log_likelihoods(
         self,
@@ -173,8 +169,8 @@ class LanguageModel:
         for begin in range(0, len(rows), _TOGETHER):
             part = rows[begin : begin + _TOGETHER]
             writers = [
-                _Writer(self.tokenizer, sampling.stop, begin + place, on_text)
-                for place in range(len(part))
+                Writer(self.tokenizer, ids[-1], sampling.stop, begin + place, on_text)
+                for place, ids in enumerate(part)
             ]
             hypotheses = self._hypotheses(part, sampling, writers, begin)
             found += [writer.finish(each) for writer, each in zip(writers, hypotheses, strict=True)]
@@ -182,7 +178,7 @@ class LanguageModel:
 
     @torch.inference_mode()
     def _hypotheses(
-        self, rows: list[list[int]], sampling: Sampling, writers: list[_Writer], begin: int
+        self, rows: list[list[int]], sampling: Sampling, writers: list[Writer], begin: int
     ) -> list[Hypothesis]:
         longest = max(map(len, rows))
         ids = torch.zeros(len(rows), longest - 1, dtype=torch.int64)
@@ -229,7 +225,7 @@ class LanguageModel:
 
     def _opening(self) -> int:
         roles = self.tokenizer.roles
-        opening = roles.bos if roles.bos is not None else min(roles.ends, default=None)
+        opening = roles.bos if roles.bos is not None else roles.end
         if opening is None:
             raise UserError(
                 "there is nothing to read, and the tokeniser has no start symbol",
@@ -237,55 +233,3 @@ class LanguageModel:
                 todo="write the beginning of a text",
             )
         return opening
-
-
-class _Writer:
-    """The text of one row as it grows; sends on what can no longer become a stop text."""
-
-    def __init__(
-        self, tokenizer: TextTokenizer, stop: Sequence[str], row: int, on_text: OnText | None
-    ) -> None:
-        self.tokenizer, self.stop, self.row, self.on_text = tokenizer, stop, row, on_text
-        self.next = tokenizer.stream()
-        self.text, self.sent, self.stopped = "", 0, False
-
-    def add(self, token: int) -> bool:
-        """Take the next token; True if a stop text is now complete."""
-        before = len(self.text)
-        self.text += self.next(token)
-        found = [
-            place
-            for stop in self.stop
-            if (place := self.text.find(stop, max(0, before - len(stop)))) >= 0
-        ]
-        if found:
-            self.text, self.stopped = self.text[: min(found)], True
-            self._send(len(self.text))
-        else:
-            self._send(len(self.text) - self._held_back())
-        return self.stopped
-
-    def finish(self, hypothesis: Hypothesis) -> Generated:
-        """All of it: what was held back, and half a letter at the end, come out now."""
-        if not self.stopped:
-            (self.text,) = self.tokenizer.decode([hypothesis.ids])
-            self._send(len(self.text))
-        reason: Reason = "stop" if self.stopped else "end" if hypothesis.ended else "limit"
-        return Generated(self.text, hypothesis.ids, reason, hypothesis.log_prob)
-
-    def _held_back(self) -> int:
-        """How many of the last letters may be the beginning of a stop text."""
-        return max(
-            (
-                n
-                for stop in self.stop
-                for n in range(1, min(len(stop), len(self.text) + 1))
-                if self.text.endswith(stop[:n])
-            ),
-            default=0,
-        )
-
-    def _send(self, end: int) -> None:
-        if self.on_text is not None and end > self.sent:
-            self.on_text(self.row, self.text[self.sent : end])
-        self.sent = max(self.sent, end)

@@ -17,7 +17,7 @@ from headway.data.lines import stream_lines
 from headway.data.tables import PartName
 from headway.evaluate.prompting import PROMPTS, Question, fill
 from headway.settings.base import parse
-from headway.settings.glue import glue_data
+from headway.settings.glue import GLUE, glue_data
 from headway.settings.rows import LabelSettings
 
 _POOL = 4  # times the most examples of a question: so many rows of a file are set apart for them
@@ -59,6 +59,8 @@ def glue_task(
     and, of a pair, {second}. Raises UserError for a task that is not known or cannot be asked in
     words, and for fewer rows than `most` examples.
     """
+    if name in GLUE and name not in PROMPTS:
+        raise UserError(f"{name} asks for numbers, of which none can be chosen", where="--task")
     if name not in PROMPTS:
         raise unknown("task", name, PROMPTS)
     table = glue_data(name, None if folder is None else str(folder))
@@ -99,6 +101,8 @@ def file_task(
         for number, line in enumerate(stream_lines(path), start=1)
         if line.strip()
     ]
+    if not rows:
+        raise UserError("there is no question", where=str(path))
     asked, pool = _divide(rows, min(_POOL * most, len(rows) // 2), lines, seed)
     _enough(pool, most, str(path))
     return PromptTask(path.stem, asked, pool, {path.name: digest(path)}, template)

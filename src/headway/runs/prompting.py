@@ -204,6 +204,8 @@ def _check(
             "what to ask is a task of GLUE, or a file",
             todo="write --task NAME, perhaps with --glue DIR, or --file FILE",
         )
+    if not isinstance(task, str | None):
+        raise UserError("a task is a name", where="task", todo="questions of your own are a file")
     if not shots or min(shots) < 0:
         raise UserError("numbers of examples are 0 or more", where="shots", todo="such as 0,1,4")
     if draws < 1 or (lines is not None and lines < 1):

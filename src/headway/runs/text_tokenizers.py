@@ -63,8 +63,9 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         pad=ids["pad"],
         mask=ids["mask"],
         ends=_whole({*ends, ids["eos"]}),
+        eos=ids["eos"],
         adds_bos=_adds_bos(made, said, ids["bos"]),
-        closes=ids["eos"] if said.get("add_eos_token") is True else None,
+        closes=said.get("add_eos_token") is True,
         template=read_text(template) if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
@@ -116,6 +117,12 @@ def recipe_tokenizer(
     if folder is not None:
         return run_tokenizer(folder)
     if model.origin is not None:
+        if settings.file is not None:
+            raise UserError(
+                "the tokeniser comes with the model that model.from names",
+                where="tokenizer.file",
+                todo="leave one of them out",
+            )
         return origin_tokenizer(model.origin)
     if settings.file is not None:
         return framing(opened_tokenizer(settings.file), masks=masks)
@@ -146,7 +153,7 @@ def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
     said: dict[str, Any] = {  # those that are none too: else names would be looked for
         f"{name}_token": None if id is None else tokenizer.token(id) for name, id in ids.items()
     }
-    said |= {"add_bos_token": roles.adds_bos, "add_eos_token": roles.closes is not None}
+    said |= {"add_bos_token": roles.adds_bos, "add_eos_token": roles.closes}
     said |= {"tokenizer_class": "PreTrainedTokenizerFast"}
     if roles.template is not None:
         said["chat_template"] = roles.template
@@ -175,9 +182,10 @@ def file_tokenizer(file: GGUF) -> TextTokenizer:
     roles = Roles(
         bos=id_of("bos"),
         pad=id_of("padding"),
-        ends=_whole({id_of("eos"), id_of("eot")}),
+        ends=_whole(map(id_of, ("eos", "eot", "eom"))),
+        eos=id_of("eos"),
         adds_bos=said.take(f"{_KEY}.add_bos_token", bool, begins),
-        closes=id_of("eos") if said.take(f"{_KEY}.add_eos_token", bool, False) else None,
+        closes=said.take(f"{_KEY}.add_eos_token", bool, False),
         template=template if isinstance(template, str) else None,
     )
     return TextTokenizer(made, roles, where=where)

@@ -107,7 +107,12 @@ def _follow(kind: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[s
     keys: list[str] = []
     members: list[Member] = [(None, kind)]
     beside = members
+    named = False  # whether the next part is a name of the user's, in a table of such
     for part in map(str, place):
+        if named:
+            keys.append(part)
+            beside, named = members, False
+            continue
         chosen: list[Member] = [(None, model) for tag, model in members if tag == part]
         if chosen and len(members) > 1:
             members = chosen
@@ -116,6 +121,7 @@ def _follow(kind: type[BaseModel], place: tuple[int | str, ...]) -> tuple[list[s
         beside = members
         fields = [model.model_fields[part] for _, model in members if part in model.model_fields]
         members = [member for field in fields for member in _members(field.annotation)]
+        named = any(get_origin(field.annotation) is dict for field in fields)
     known = {
         field.alias or name for _, model in beside for name, field in model.model_fields.items()
     }

@@ -13,7 +13,8 @@ Column = str | int
 class GlueTask(NamedTuple):
     """A task as its files circulate: the columns are names, or numbers of files without a head.
 
-    The first of the official metrics chooses the best weights.
+    The first of the official metrics chooses the best weights. `named` is what the data set of the
+    hub calls the labels that the files call 0 and 1, where it has names of its own.
     """
 
     description: str
@@ -22,6 +23,7 @@ class GlueTask(NamedTuple):
     metrics: tuple[str, ...] = ("accuracy",)
     valid: str = "dev"
     test: str | None = None
+    named: tuple[str, str] | None = None
 
     @property
     def regression(self) -> bool:
@@ -31,13 +33,25 @@ class GlueTask(NamedTuple):
 
 _TWO = ("sentence1", "sentence2", "label")
 GLUE: dict[str, GlueTask] = {
-    "glue/cola": GlueTask("Is a sentence grammatical? (CoLA)", "CoLA", (3, 1), ("matthews",)),
-    "glue/sst2": GlueTask("Is a review positive? (SST-2)", "SST-2", ("sentence", "label")),
+    "glue/cola": GlueTask(
+        "Is a sentence grammatical? (CoLA)",
+        "CoLA",
+        (3, 1),
+        ("matthews",),
+        named=("unacceptable", "acceptable"),
+    ),
+    "glue/sst2": GlueTask(
+        "Is a review positive? (SST-2)",
+        "SST-2",
+        ("sentence", "label"),
+        named=("negative", "positive"),
+    ),
     "glue/mrpc": GlueTask(
         "Do two sentences say the same? (MRPC)",
         "MRPC",
         ("#1 String", "#2 String", "Quality"),
         ("f1", "accuracy"),
+        named=("not_equivalent", "equivalent"),
     ),
     "glue/stsb": GlueTask(
         "How alike are two sentences, from 0 to 5? (STS-B)",
@@ -50,6 +64,7 @@ GLUE: dict[str, GlueTask] = {
         "QQP",
         ("question1", "question2", "is_duplicate"),
         ("f1", "accuracy"),
+        named=("not_duplicate", "duplicate"),
     ),
     "glue/mnli": GlueTask(
         "Does a sentence follow, contradict, or neither? (MNLI)",
@@ -62,7 +77,9 @@ GLUE: dict[str, GlueTask] = {
         "Does a sentence answer a question? (QNLI)", "QNLI", ("question", "sentence", "label")
     ),
     "glue/rte": GlueTask("Does a sentence follow from another? (RTE)", "RTE", _TWO),
-    "glue/wnli": GlueTask("Who is meant by a pronoun? (WNLI)", "WNLI", _TWO),
+    "glue/wnli": GlueTask(
+        "Who is meant by a pronoun? (WNLI)", "WNLI", _TWO, named=("not_entailment", "entailment")
+    ),
 }
 
 

@@ -114,7 +114,7 @@ class LanguageRecipe(_TextRecipe):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        _check_length(self.data, self.model)
+        _check_length(self.data, self.model, self.train)
         return self
 
 
@@ -128,7 +128,7 @@ class MaskedRecipe(_TextRecipe):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        _check_length(self.data, self.model)
+        _check_length(self.data, self.model, self.train)
         if self.masking.next_sentence and not (self.model.pooler and self.model.n_segments >= 2):
             raise ValueError(
                 "masking.next_sentence needs model.pooler = true and model.n_segments = 2"
@@ -209,9 +209,15 @@ def _refuse_low_rank_beginning(
         raise ValueError("train.lora changes a model that exists: it needs model.from")
 
 
-def _check_length(data: DocumentSettings, model: StackSettings) -> None:
+def _check_length(data: DocumentSettings, model: StackSettings, train: TrainSettings) -> None:
     if data.length is not None and data.length > model.max_length:
         raise ValueError(
             f"rows of data.length = {data.length} do not fit into model.max_length = "
             f"{model.max_length}"
+        )
+    length = data.length or model.max_length
+    if train.batch_tokens < length:
+        raise ValueError(
+            f"train.batch_tokens = {train.batch_tokens} has no room for a row of {length} tokens: "
+            "raise it or lower data.length"
         )

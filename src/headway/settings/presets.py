@@ -95,8 +95,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "gpt2-xl": _gpt(48, 1600, 1024, "pre"),
     # Touvron et al. 2023 (arXiv 2307.09288)
     "llama-2-7b": _llama(32, 4096, 11008, 32, tie="none", max_length=4096),
+    "llama-2-13b": _llama(40, 5120, 13824, 40, tie="none", max_length=4096),
+    "llama-2-70b": _llama(80, 8192, 28672, 64, n_kv_heads=8, tie="none", max_length=4096),
     # Dubey et al. 2024 (arXiv 2407.21783), table 3, and the model cards of Llama 3.2
     "llama-3.1-8b": _llama(32, 4096, 14336, 32, n_kv_heads=8, tie="none", **_stretched(8.0)),
+    "llama-3.1-70b": _llama(80, 8192, 28672, 64, n_kv_heads=8, tie="none", **_stretched(8.0)),
+    "llama-3.1-405b": _llama(126, 16384, 53248, 128, n_kv_heads=8, tie="none", **_stretched(8.0)),
     "llama-3.2-1b": _llama(16, 2048, 8192, 32, n_kv_heads=8, **_stretched(32.0)),
     "llama-3.2-3b": _llama(28, 3072, 8192, 24, n_kv_heads=8, **_stretched(32.0)),
     # Ben Allal et al. 2025 (arXiv 2502.02737)
@@ -105,6 +109,20 @@ PRESETS: dict[str, dict[str, Any]] = {
         32, 960, 2560, 15, n_kv_heads=5, rotary_theta=100_000.0, max_length=8192
     ),
     "smollm2-1.7b": _llama(24, 2048, 8192, 32, rotary_theta=130_000.0, max_length=8192),
+}
+
+# How many ids each was published with: what its parameters and operations are counted with.
+VOCABULARIES: dict[str, int] = {
+    "transformer-base": 37_000,  # section 5.1: about so many, English and German
+    "transformer-big": 37_000,
+    "transformer-tiny": 10_000,  # as the recipe multi30k/transformer-tiny
+    **dict.fromkeys((name for name, row in PRESETS.items() if row["kind"] == "encoder"), 30_522),
+    "gpt1": 40_478,
+    **dict.fromkeys(("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), 50_257),
+    **dict.fromkeys(("llama-2-7b", "llama-2-13b", "llama-2-70b"), 32_000),
+    **dict.fromkeys(("llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b"), 128_256),
+    **dict.fromkeys(("llama-3.2-1b", "llama-3.2-3b"), 128_256),
+    **dict.fromkeys(("smollm2-135m", "smollm2-360m", "smollm2-1.7b"), 49_152),
 }
 
 

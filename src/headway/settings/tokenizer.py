@@ -13,16 +13,24 @@ class TokenizerSettings(Settings):
     """How text becomes ids.
 
     `size` bounds the vocabulary, special tokens included; `min_count` is the cut-off below which
-    a character or word is unknown. `file` is a tokeniser that exists already; then `kind`, `size`
-    and `min_count` say nothing.
+    a character or word is unknown. BPE cuts text into words by a `rule` first: "marks" keeps
+    combining marks beside their letters, "gpt2" is the one that other tools know. `file` is a
+    tokeniser that exists already; then `kind`, `size`, `min_count` and `rule` say nothing.
     """
 
     kind: Literal["character", "word", "bpe", "wordpiece"] = "bpe"
     size: Annotated[int, Field(gt=0, le=2**24)] = 8000
     min_count: PositiveInt = 1
+    rule: Literal["marks", "gpt2"] = "marks"
     lowercase: bool = False
     strip_accents: bool = False
     file: str | None = None
+
+    @model_validator(mode="after")
+    def _rule_of_bpe(self) -> Self:
+        if self.rule != "marks" and self.kind != "bpe":
+            raise ValueError(f"rule is for kind = 'bpe', not for '{self.kind}'")
+        return self
 
     @model_validator(mode="after")
     def _file_says_itself(self) -> Self:

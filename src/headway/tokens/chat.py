@@ -7,7 +7,8 @@ and the special tokens, and nothing else. Templates follow the conventions of Hu
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,8 @@ from headway.base.errors import UserError
 
 Message = Mapping[str, str]
 LONGEST = 10_000_000  # letters that a template may write
+_ROUNDS = 1_000_000  # of its loops over numbers
+_LARGEST_POWER = 64
 
 
 def render_chat(
@@ -31,15 +34,10 @@ def render_chat(
 ) -> str:
     """The text of a conversation; with `answer` it ends where the assistant's next turn begins.
 
-    Each message has a `role` and a `content`; `specials` are "bos_token" and the like. Raises
-    UserError for a message without them, a template that is broken, that refuses the messages, or
-    that does not come to an end.
+    The messages are as `check_messages` wants them; `specials` are "bos_token" and the like. Raises
+    UserError for a template that is broken, that refuses the messages, or that writes or counts
+    without end. It cannot reach out of the sandbox; what it can still do is waste time and memory.
     """
-    for number, message in enumerate(messages, start=1):
-        if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
-            raise UserError(
-                f"message {number} has no 'role' and 'content' that are texts", where="messages"
-            )
     values = {**specials, "messages": list(messages), "add_generation_prompt": answer}
     try:
         parts, length = [], 0
@@ -59,14 +57,50 @@ def render_chat(
     return "".join(parts)
 
 
+def check_messages(messages: Sequence[Message]) -> None:
+    """Raise UserError for a message without a `role` or a `content`."""
+    for number, message in enumerate(messages, start=1):
+        if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
+            raise UserError(
+                f"message {number} has no 'role' and 'content' that are texts", where="messages"
+            )
+
+
 class _Refused(TemplateError):
     """What a template's own `raise_exception` says."""
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's, in which products and powers stay small."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        sizes = [len(each) if isinstance(each, Sized) else abs(each) for each in (left, right)]
+        bounded = math.prod(sizes) <= LONGEST if operator == "*" else max(sizes) <= _LARGEST_POWER
+        if not bounded:
+            raise _Refused(f"{operator} makes something too large")
+        return super().call_binop(context, operator, left, right)
+
+
+def _counting() -> Callable[..., range]:
+    """`range` for one rendering: all loops together have an end."""
+    left = _ROUNDS
+
+    def counted(*bounds: int) -> range:
+        nonlocal left
+        found = range(*bounds)
+        left -= len(found)
+        if left < 0:
+            raise _Refused(f"it counts further than {_ROUNDS:,}")
+        return found
+
+    return counted
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
-    made = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
+    made = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    made.globals["range"] = _counting()
     made.filters["tojson"] = _to_json
     made.globals["raise_exception"] = _refuse
     made.globals["strftime_now"] = lambda form: datetime.now().strftime(form)

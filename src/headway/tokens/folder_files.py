@@ -26,7 +26,9 @@ def text_files(
     ids = {"bos": roles.bos, "eos": roles.end, "pad": roles.pad, "mask": roles.mask}
     inputs = ["input_ids", "attention_mask"]
     if continues:
-        file["post_processor"] = _frame(names, roles.bos if roles.adds_bos else None, roles.closes)
+        file["post_processor"] = _frame(
+            names, roles.bos if roles.adds_bos else None, roles.end if roles.closes else None
+        )
     else:
         ((frame, _),) = tokenizer.framed([""])
         if len(frame) == 2:  # BERT's
@@ -36,7 +38,7 @@ def text_files(
         f"{role}_token": None if id is None else names[id] for role, id in ids.items()
     }
     said["unk_token"] = file["model"].get("unk_token")
-    if continues and roles.closes is not None:
+    if continues and roles.closes:
         said["add_eos_token"] = True
     if roles.template is not None:
         said["chat_template"] = roles.template

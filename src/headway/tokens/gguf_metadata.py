@@ -29,6 +29,7 @@ from headway.tokens.text import TextTokenizer
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 # Some names stand for one rule; these are the ones that are written, the commonest first
 _NAMES = ("gpt-2", "smollm", "llama-bpe")
+_MORE_ENDS = ("eot", "eom")  # of a turn, and of a message that a tool is to answer
 _LEAST = -1e6  # the score of a piece that no merge makes
 TEXTS = (
     "Café déjà vu — 123 😊",
@@ -63,10 +64,14 @@ def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
         "tokens": tokens,
         "token_type": _types(file, tokens),
         "add_bos_token": roles.adds_bos,
-        "add_eos_token": roles.closes is not None,
+        "add_eos_token": roles.closes,
     }
+    others = sorted(roles.ends - {roles.end})
+    if len(others) > len(_MORE_ENDS):
+        what = f"GGUF files hold {len(_MORE_ENDS) + 1} end symbols, this tokeniser has more"
+        raise UserError(what, where=tokenizer.where)
     ids = {"bos": roles.bos, "eos": roles.end, "padding": roles.pad}
-    ids["eot"] = min(roles.ends - {roles.end}, default=None)
+    ids |= dict(zip(_MORE_ENDS, others, strict=False))
     ids["unknown"] = vocabulary(file).get(str(model.get("unk_token")))
     table |= {f"{name}_token_id": id for name, id in ids.items() if id is not None}
     found = {f"{KEY}.{name}": value for name, value in table.items()}

@@ -23,13 +23,9 @@ CONTINUES = "##"
 # punctuation: so no piece, and nothing learned from pieces, can be spelled like a special token.
 _RUN = f"{{1,{LONGEST_PIECE}}}"
 _WORDS = rf" ?\w{_RUN}| ?[^\w\s]|\s"
-# GPT-2's rule (Radford et al. 2019), with combining marks kept beside their letters (Hindi falls
-# apart otherwise) and with every run cut at the longest piece.
-_BYTE_PIECES = (
-    r"'(?:[sdmt]|ll|ve|re)"
-    rf"| ?[\p{{L}}\p{{M}}]{_RUN}| ?\p{{N}}{_RUN}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]{_RUN}"
-    rf"|\s{_RUN}(?!\S)|\s{_RUN}"
-)
+# What belongs to a word, by the rule's name in a recipe. GPT-2's (Radford et al. 2019) is the one
+# that other tools know; with combining marks beside their letters Hindi does not fall apart.
+_LETTERS = {"marks": r"\p{L}\p{M}", "gpt2": r"\p{L}"}
 
 
 def backend(settings: TokenizerSettings, model: models.Model) -> Backend:
@@ -81,13 +77,25 @@ def _pre_tokenizer(settings: TokenizerSettings) -> pre_tokenizers.PreTokenizer |
     if settings.kind == "wordpiece":
         return pre_tokenizers.BertPreTokenizer()
     if settings.kind == "bpe":
-        return pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(Regex(_BYTE_PIECES), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
+        whole_runs = settings.rule == "gpt2"
+        return pre_tokenizers.ByteLevel(add_prefix_space=False) if whole_runs else bounded(settings)
     return None
+
+
+def bounded(settings: TokenizerSettings) -> pre_tokenizers.PreTokenizer:
+    """The rule by which byte-level BPE cuts text, with every run cut at the longest piece."""
+    letters = _LETTERS[settings.rule]
+    pieces = (
+        r"'(?:[sdmt]|ll|ve|re)"
+        rf"| ?[{letters}]{_RUN}| ?\p{{N}}{_RUN}| ?[^\s{letters}\p{{N}}]{_RUN}"
+        rf"|\s{_RUN}(?!\S)|\s{_RUN}"
+    )
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pieces), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def _decoder(settings: TokenizerSettings) -> decoders.Decoder:

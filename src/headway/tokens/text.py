@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Backend
 from tokenizers.decoders import DecodeStream
 
 from headway.base.errors import UserError
-from headway.tokens.chat import Message, render_chat
+from headway.tokens.chat import Message, check_messages, render_chat
 from headway.tokens.codec import Codec, blocks, only_unicode
 
 _BLANKS = (" ", "\n", "\t", "\r", "▁")
@@ -22,8 +22,8 @@ _BYTE_BLANKS = ("Ġ", "Ċ", "ĉ", "č")  # the first four as GPT-2 writes them
 class Roles:
     """What a model does with its special tokens; ids, or None where it has no such token.
 
-    `adds_bos` begins each prompt with `bos`; any of `ends` is the end of what is generated.
-    `closes` is the one that a text ends with where it is read whole, if the model wants that.
+    `adds_bos` begins each prompt with `bos`; any of `ends` is the end of what is generated, and
+    `eos` is the one of them that is written: with `closes` also after a text that is read whole.
     """
 
     bos: int | None = None
@@ -31,13 +31,14 @@ class Roles:
     mask: int | None = None
     ends: frozenset[int] = frozenset()
     adds_bos: bool = False
-    closes: int | None = None
+    closes: bool = False
     template: str | None = None
+    eos: int | None = None
 
     @property
     def end(self) -> int | None:
-        """The first of the ends, for what can have only one."""
-        return min(self.ends, default=None) if self.closes is None else self.closes
+        """The end symbol that is written after a text."""
+        return self.eos if self.eos is not None else min(self.ends, default=None)
 
 
 class TextTokenizer(Codec):
@@ -61,11 +62,22 @@ class TextTokenizer(Codec):
     def documents(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of whole texts, from the start symbol to the end: what a model is trained on.
 
-        Where prompts have no start symbol, an end stands before the first text too.
+        Where prompts have no start symbol, an end stands before the first text too. Raises
+        UserError if there is no end symbol.
         """
-        end = min(self.roles.ends)
+        end = self.end()
         first = self._first() or [end]
         return [[*first, *ids, end] for ids in self.encode(texts)]
+
+    def end(self) -> int:
+        """The end symbol that is written after a text. Raises UserError if there is none."""
+        if self.roles.end is None:
+            raise UserError(
+                "this tokeniser has no end symbol, so that a model could not learn to stop",
+                where=self.where,
+                todo="name one as eos_token in its tokenizer_config.json",
+            )
+        return self.roles.end
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
@@ -73,7 +85,7 @@ class TextTokenizer(Codec):
 
     def whole(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a language model is to read, not to continue."""
-        last = [] if self.roles.closes is None else [self.roles.closes]
+        last = [self.end()] if self.roles.closes else []
         return [ids + last for ids in self.prompts(texts)]
 
     def framed(
@@ -126,7 +138,7 @@ class TextTokenizer(Codec):
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        guard = _unused(message.get("content", "") for message in messages)
+        guard = _guard_of(messages)
         ids = self._parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
 
@@ -137,7 +149,7 @@ class TextTokenizer(Codec):
         if it writes one. Raises UserError as `chat` does, and if the template does not write the
         beginning of a conversation as it writes the whole.
         """
-        guard = _unused(message.get("content", "") for message in messages)
+        guard = _guard_of(messages)
         pieces: list[tuple[list[int], bool]] = []
         done = ""
         for number, message in enumerate(messages):
@@ -161,12 +173,23 @@ class TextTokenizer(Codec):
             pieces.insert(0, (self._first(), False))
         return pieces
 
-    def stream(self) -> Callable[[int], str]:
+    def stream(self, after: int) -> Callable[[int], str]:
         """A function from the next id to the text that it completes: nothing while a letter of
-        several tokens is not whole.
+        several tokens is not whole. `after` is the id before the first.
         """
-        stream = DecodeStream(skip_special_tokens=True)
+        stream = DecodeStream(ids=self._context(after), skip_special_tokens=True)
         return lambda id: stream.step(self._made, id) or ""
+
+    def continuation(self, ids: Sequence[int], after: int) -> str:
+        """The text of ids that stand behind the id `after`."""
+        context = self._context(after)
+        before, whole = self.decode([context, [*context, *ids]])
+        return whole[len(before) :]
+
+    def _context(self, after: int) -> list[int]:
+        """What is to be decoded before a continuation, since some decoders drop a first blank."""
+        (text,) = self.decode([[after]])
+        return [] if not text or text.endswith("\ufffd") else [after]  # half a letter is none
 
     def _rendered(self, messages: Sequence[Message], guard: str, *, answer: bool = True) -> str:
         """What the chat template makes of messages. Raises UserError if there is none."""
@@ -177,8 +200,7 @@ class TextTokenizer(Codec):
                 todo="give a plain prompt, or use a model that was trained to chat",
             )
         kept = [
-            {**message, "content": self._guarded(message.get("content", ""), guard)}
-            for message in messages
+            {**message, "content": self._guarded(message["content"], guard)} for message in messages
         ]
         specials, where = self._names(), self.where
         template = self.roles.template
@@ -227,7 +249,8 @@ class TextTokenizer(Codec):
         return {name: token for name, token in named.items() if token is not None}
 
 
-def _unused(texts: Iterable[str]) -> str:
-    """A letter for private use that none of the texts has."""
-    used = set().union(*texts)
+def _guard_of(messages: Sequence[Message]) -> str:
+    """A letter for private use that no message has. Raises UserError for what is no message."""
+    check_messages(messages)
+    used = set().union(*(message["content"] for message in messages))
     return next(letter for letter in map(chr, range(0xE000, 0xF900)) if letter not in used)

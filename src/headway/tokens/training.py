@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from headway.base.errors import UserError
 from headway.settings.tokenizer import TokenizerSettings
-from headway.tokens.kinds import CONTINUES, LONGEST_WORD, SPECIALS, UNK, backend
+from headway.tokens.kinds import CONTINUES, LONGEST_WORD, SPECIALS, UNK, backend, bounded
 from headway.tokens.tokenizer import Tokenizer, only_unicode
 
 _KEY = "tokenizer.size"
@@ -125,6 +125,7 @@ def _train_bpe(settings: TokenizerSettings, texts: Iterable[str]) -> Backend:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     _check_least(settings, len(SPECIALS) + len(alphabet), "the special tokens and all bytes")
     made = backend(settings, models.BPE(_numbered([]), []))
+    cut, made.pre_tokenizer = made.pre_tokenizer, bounded(settings)
     trainer = trainers.BpeTrainer(
         vocab_size=settings.size,
         min_frequency=settings.min_count,
@@ -133,6 +134,7 @@ def _train_bpe(settings: TokenizerSettings, texts: Iterable[str]) -> Backend:
         show_progress=False,
     )
     made.train_from_iterator(texts, trainer)
+    made.pre_tokenizer = cut
     return made
 
 

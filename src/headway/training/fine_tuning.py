@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from headway.base.errors import UserError, unknown
 from headway.batches.by_length import LabelBatch
+from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier
 from headway.nn.dropout import Noise
 from headway.nn.stack import Stack
@@ -108,7 +109,13 @@ def plain_weights(tensors: Mapping[str, Tensor], settings: TrainSettings) -> dic
 
 
 def _add_updates(model: nn.Module, settings: LoraSettings, seed: int) -> None:
-    layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Linear)}
+    # of a decoder's output the loss takes the weights and does not call the layer
+    output = model.head if isinstance(model, Decoder) else None
+    layers = {
+        name: each
+        for name, each in model.named_modules()
+        if isinstance(each, nn.Linear) and each is not output
+    }
     ends = {name.rpartition(".")[2] for name in layers}
     for end in settings.layers:
         if not any(f".{name}".endswith(f".{end}") for name in layers):

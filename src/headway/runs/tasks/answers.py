@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -46,8 +46,15 @@ class AnswerRows:
     left_out: int
 
 
+class AnswerPart(NamedTuple):
+    """A part as it was read, and as ids."""
+
+    examples: Examples
+    rows: AnswerRows
+
+
 @dataclass(frozen=True)
-class AnswerTask(HeldTask[LanguageModel, Examples]):
+class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
     """A recipe for prompts and answers."""
 
     recipe: AnswerRecipe
@@ -59,26 +66,25 @@ class AnswerTask(HeldTask[LanguageModel, Examples]):
         assert train is not None, "the settings require a training part"
         texts = (text for row in train.rows for text in row)
         tokenizer = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
-        rows = cls(recipe, tokenizer).encode(train)
+        rows = cls(recipe, tokenizer).encode(train)  # their number says how many steps there are
         steps = recipe.train.for_rows(len(rows.ids.lengths))
         task = cls(recipe.model_copy(update={"train": steps}), tokenizer)
         valid, valid_hashes = task.held("valid")
         test, test_hashes = task.held("test")
-        parts = {"train": train, "valid": valid, "test": test}
+        parts = {"train": AnswerPart(train, rows), "valid": valid, "test": test}
         material = task._material(
-            rows,
             {name: part for name, part in parts.items() if part is not None},
             {"train": train.digest(), **valid_hashes, **test_hashes},
         )
         return replace(task, material=material, valid=valid, test=test)
 
-    def held(self, name: PartName) -> tuple[Examples | None, dict[str, str]]:
+    def held(self, name: PartName) -> tuple[AnswerPart | None, dict[str, str]]:
         """The rows of the part; of the validation part the first that an evaluation reads."""
         found = read_answers(self.recipe.data, name)
         if found is None:
             return None, {}
         first = found.first(self.recipe.evaluate.rows) if name == "valid" else found
-        return first, {name: found.digest()}
+        return AnswerPart(first, self.encode(first)), {name: found.digest()}
 
     @property
     def longest(self) -> int:
@@ -127,12 +133,12 @@ class AnswerTask(HeldTask[LanguageModel, Examples]):
             roles = zip(("user", "assistant"), row, strict=True)
             return self.tokenizer.turns([{"role": role, "content": text} for role, text in roles])
         (asked,), (said,) = self.tokenizer.prompts([prompt]), self.tokenizer.encode([answer])
-        return [(asked, False), ([*said, min(self.tokenizer.roles.ends)], True)]
+        return [(asked, False), ([*said, self.tokenizer.end()], True)]
 
     @torch.no_grad()
-    def judged(self, opened: LanguageModel, part: Examples) -> Judgement:
+    def judged(self, opened: LanguageModel, part: AnswerPart) -> Judgement:
         """How likely it finds the answers; and some that it gives."""
-        rows, found = self.encode(part), Likelihood()
+        rows, found = part.rows, Likelihood()
         pad = self.tokenizer.roles.pad or 0
         together = max(1, self.recipe.evaluate.batch_tokens // int(rows.ids.lengths.max()))
         batches = AnswerBatches(rows.ids, rows.learnt, together, seed=0, pad=pad)
@@ -148,7 +154,7 @@ class AnswerTask(HeldTask[LanguageModel, Examples]):
             "perplexity": found.perplexity,
             "token_accuracy": found.token_accuracy,
             "tokens": found.tokens,
-            PASSAGES: self._passages(opened, part),
+            PASSAGES: self._passages(opened, part.examples),
         }
         said = f"perplexity {found.perplexity:.2f}  token accuracy {found.token_accuracy:.1f}"
         return Judgement(record, -found.mean, said)
@@ -172,12 +178,11 @@ class AnswerTask(HeldTask[LanguageModel, Examples]):
         place = next(place for place, (_, said) in enumerate(pieces) if said)
         return [id for some, _ in pieces[:place] for id in some], pieces[place][0]
 
-    def _material(
-        self, rows: AnswerRows, parts: Mapping[str, Examples], hashes: Mapping[str, str]
-    ) -> Material:
+    def _material(self, parts: Mapping[str, AnswerPart], hashes: Mapping[str, str]) -> Material:
+        rows = parts["train"].rows
         settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
         n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
-        told = [line for name, part in parts.items() for line in part.notices(name)]
+        told = [line for name, part in parts.items() for line in part.examples.notices(name)]
         if rows.left_out:
             told.append(f"{rows.left_out:,} rows without an answer within {self.longest} tokens")
         told += [

@@ -150,7 +150,7 @@ class LabelTask(HeldTask[TextClassifier, LabelledRows]):
         places = np.linspace(0, len(part.examples) - 1, n).astype(int).tolist()
         return [
             {
-                **dict(zip(("text", "second"), part.examples.rows[place], strict=False)),
+                **dict(zip(("text", "second"), part.examples.rows[place][:-1], strict=False)),
                 "label": part.examples.rows[place][-1],
                 "told": self._told(outputs[place]),
             }

@@ -143,7 +143,9 @@ class LanguageTask(HeldTask[LanguageModel, Held]):
             recipe.seed,
             pad=self.tokenizer.roles.pad or 0,
         )
-        report = corpus_report(train, shares, recipe.train)
+        settings = recipe.train
+        a_batch = settings.batch_tokens // self.length * self.length
+        report = corpus_report(train, shares, settings.steps * settings.accumulate * a_batch)
         return Material(
             batches,
             PredictNext(recipe.train.label_smoothing),

@@ -170,7 +170,9 @@ class MaskedTask(HeldTask[Filler, Held]):
             pad=masking.vocabulary.pad,
             masking=masking,
         )
-        report = corpus_report(train, shares, recipe.train)
+        settings = recipe.train
+        read = settings.steps * settings.accumulate * settings.batch_tokens
+        report = corpus_report(train, shares, read)
         return Material(
             batches,
             PredictMasked(recipe.train.label_smoothing),

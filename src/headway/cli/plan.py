@@ -1,0 +1,195 @@
+"""headway plan"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.base.errors import UserError
+from headway.cli.options import JsonFile, write_json
+
+if TYPE_CHECKING:
+    from headway.scaling.hardware import Hardware
+    from headway.scaling.laws import ParametricLaw
+    from headway.scaling.plan import Plan
+    from headway.scaling.question import Question
+
+_BUDGET, _MODEL, _GROUND = "What there is", "What is wanted", "What it rests on"
+
+
+def plan(  # long: its options
+    money: Annotated[
+        str | None, typer.Option(metavar="USD", help="10k, 1M.", rich_help_panel=_BUDGET)
+    ] = None,
+    hours: Annotated[
+        str | None, typer.Option(metavar="H", help="36, 2d, 90min.", rich_help_panel=_BUDGET)
+    ] = None,
+    machine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[:COUNT]", help="As in the table of machines.", rich_help_panel=_BUDGET
+        ),
+    ] = "h100-sxm",
+    unique_tokens: Annotated[
+        str | None,
+        typer.Option(metavar="D", help="Different tokens of text.", rich_help_panel=_BUDGET),
+    ] = None,
+    params: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="All parameters: 7B.", rich_help_panel=_MODEL),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="D", help="Trained on: 1.5T.", rich_help_panel=_MODEL)
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(metavar="L", help="Nats a token.", rich_help_panel=_MODEL)
+    ] = None,
+    serve_tokens: Annotated[
+        str | None,
+        typer.Option(metavar="T", help="Read and written later.", rich_help_panel=_MODEL),
+    ] = None,
+    length: Annotated[
+        int | None,
+        typer.Option(min=1, max=2**20, help="Tokens of a text; by size.", rich_help_panel=_MODEL),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(min=2, max=2**24, help="Ids; by size.", rich_help_panel=_MODEL),
+    ] = None,
+    utilisation: Annotated[
+        float | None,
+        typer.Option(help="Share of the peak, 0.4; the table's.", rich_help_panel=_GROUND),
+    ] = None,
+    law: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="A published law, or what headway scaling fit wrote.",
+            rich_help_panel=_GROUND,
+        ),
+    ] = "besiroglu",
+    hardware: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Machines of your own.", rich_help_panel=_GROUND),
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="What 100 to 10 million dollars buy.")
+    ] = False,
+    json: JsonFile = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan as a page.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the recipe of --choice.")
+    ] = None,
+    choice: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose recipe; the first one's.")
+    ] = None,
+) -> None:
+    """Plan a training: from any sufficient part of money, time, size, text and loss, the rest.
+
+    Numbers may end in k, M, B or T. The choices stand side by side: the least loss for the
+    compute, a smaller model that is cheap to serve, and what is best where there is little text.
+
+    Example: headway plan --money 10k --serve-tokens 1T
+
+    Example: headway plan --params 1B --machine a100-80gb:8 --recipe plan.toml
+
+    Example: headway plan --table --machine rtx-4090
+    """
+    from headway.scaling.hardware import load_hardware
+    from headway.scaling.question import Question, machine_of
+    from headway.scaling.units import hours as as_hours
+    from headway.scaling.units import quantity
+
+    def number(text: str | None, name: str) -> float | None:
+        return None if text is None else quantity(text, where=name)
+
+    name, count = machine_of(machine)
+    machines, found_law = load_hardware(hardware), _law(law)
+    if table:
+        if any((money, hours, params, tokens, loss, serve_tokens, unique_tokens, count)):
+            raise UserError("--table asks for nothing but a machine", where="--table")
+        _table(name, machines, found_law, json)
+        return
+    question = Question(
+        money=number(money, "--money"),
+        hours=None if hours is None else as_hours(hours, where="--hours"),
+        machine=name,
+        devices=count,
+        params=number(params, "--params"),
+        tokens=number(tokens, "--tokens"),
+        loss=number(loss, "--loss"),
+        serve_tokens=number(serve_tokens, "--serve-tokens"),
+        unique_tokens=number(unique_tokens, "--unique-tokens"),
+        length=length,
+        vocabulary=vocabulary,
+        utilisation=utilisation,
+    )
+    _answer(question, machines, found_law, json, html, recipe, choice)
+
+
+def _answer(
+    question: Question,
+    machines: Hardware,
+    law: ParametricLaw,
+    json: Path | None,
+    html: Path | None,
+    recipe: Path | None,
+    choice: str | None,
+) -> None:
+    from headway.base.files import refuse_same, write_atomic
+    from headway.scaling.plan import make_plan
+    from headway.scaling.plan_page import write_page
+    from headway.scaling.plan_recipe import find_choice, plan_recipe
+    from headway.settings.toml import dump_toml
+
+    refuse_same(json, html, recipe)
+    refuse_same(html, recipe)
+    found = make_plan(question, machines, law)
+    chosen = find_choice(found, choice)
+    _tell(found)
+    write_json(json, found.to_table())
+    if html is not None:
+        write_page(found, html)
+    if recipe is not None:
+        write_atomic(recipe, dump_toml(plan_recipe(chosen)))
+
+
+def _law(name: str) -> ParametricLaw:
+    from headway.scaling.own_law import load_law
+
+    return load_law(name)
+
+
+def _tell(found: Plan) -> None:
+    """The choices as a table, what they rest on, and what to beware of."""
+    from headway.base.showing import Table
+    from headway.scaling.plan import assumptions
+    from headway.scaling.plan_page import outside_text, plan_rows, question_text
+
+    rows = [(name, *(value or "–" for value in values)) for name, values in plan_rows(found)]
+    head = ("", *(choice.name for choice in found.choices))
+    print(f"{question_text(found)}\n\n{Table(head, rows)}\n")
+    for choice in found.choices:
+        print(f"{choice.name}: {choice.why}")
+    print()
+    for line in (*assumptions(found), *outside_text(found)):
+        print(line)
+
+
+def _table(name: str, machines: Hardware, law: ParametricLaw, json: Path | None) -> None:
+    from headway.base.showing import Table
+    from headway.scaling.plan_table import COLUMNS, plan_table, table_row
+
+    plans = plan_table(name, machines, law)
+    print(f"What money buys on {plans[0].machine.name}; behind it, half the size\n")
+    print(Table(COLUMNS, [table_row(plan) for plan in plans]))
+    write_json(json, [plan.to_table() for plan in plans])
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(plan)

@@ -1,0 +1,1 @@
+"""What a training costs and what it gives: laws and fits of the loss."""

@@ -1,0 +1,125 @@
+"""What a training takes on a machine: where it fits, how fast it goes, what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.scaling.hardware import Hardware, Machine
+from headway.scaling.shapes import Shape
+from headway.settings.counting import forward_flops
+from headway.settings.memory import Batch, TrainingBytes, training_bytes
+
+USED = 0.9  # of a device's memory: the rest is the allocator's and the driver's
+MOST_DEVICES = 131_072
+_MOST_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number with the least and the greatest that are likely."""
+
+    low: float
+    likely: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a training lies on its devices: `rows` texts at a time on each."""
+
+    devices: int
+    dtype: Literal["bfloat16", "float32"]
+    rows: int
+    recomputes: bool
+    shards: int
+    bytes: TrainingBytes
+    memory: float  # bytes of a device
+
+    def text(self) -> str:
+        """In words: what it takes to fit."""
+        takes = ["checkpointing"] if self.recomputes else []
+        takes += [f"{self.shards} shards"] if self.shards > 1 else []
+        return ", ".join(takes) or "nothing more"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training takes; `usd` and `kwh` are None where a price or a power is not known."""
+
+    devices: int
+    tokens_per_second: Range
+    hours: Range
+    device_hours: float
+    usd: Range | None
+    kwh: float | None
+
+
+def flops_a_token(shape: Shape) -> float:
+    """Training FLOPs a token, attention in full (as Chowdhery et al., 2022, appendix B, count)."""
+    return 3.0 * sum(forward_flops(shape.settings, shape.n_tokens, shape.length).values())
+
+
+def serving_flops(shape: Shape) -> float:
+    """FLOPs of a token that is read or written later, the mean over a text."""
+    operations = forward_flops(shape.settings, shape.n_tokens, shape.length, useful=True)
+    return sum(operations.values())
+
+
+def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
+    """The simplest way in which a training fits on so many devices; None if none does.
+
+    Simpler is: nothing recomputed, then nothing sharded. Of that way as many rows at a time as fit.
+    """
+    for recomputes, shards in ((False, 1), (True, 1), (False, devices), (True, devices)):
+        found = None
+        rows = 1
+        while rows <= _MOST_ROWS:
+            # a batch of the step before has left its gradients
+            batch = Batch(
+                rows, shape.length, machine.dtype, recomputes=recomputes, accumulates=True
+            )
+            need = training_bytes(shape.settings, shape.n_tokens, batch, shards=shards)
+            if need.peak > USED * machine.bytes:
+                break
+            found = Placement(devices, machine.dtype, rows, recomputes, shards, need, machine.bytes)
+            rows *= 2
+        if found is not None:
+            return found
+    return None
+
+
+def fewest(shape: Shape, machine: Machine) -> int | None:
+    """The fewest devices, a power of two, on which a training fits; None if no number does."""
+    devices = 1
+    while devices <= MOST_DEVICES:
+        if place(shape, machine, devices) is not None:
+            return devices
+        devices *= 2
+    return None
+
+
+def cost(
+    flops: float,
+    tokens: float,
+    machine: Machine,
+    devices: int,
+    hardware: Hardware,
+    share: float | None = None,
+) -> Cost:
+    """What so many FLOPs for so many tokens take on `devices` of a machine."""
+    low, likely, high = hardware.rate(machine, share)
+    device_hours = flops / likely / 3600
+    hours = Range(*(flops / (rate * devices) / 3600 for rate in (high, likely, low)))
+    usd = None
+    if machine.price is not None:
+        each = machine.price.usd * devices
+        usd = Range(hours.low * each, hours.likely * each, hours.high * each)
+    return Cost(
+        devices,
+        Range(*(tokens * rate * devices / flops for rate in (low, likely, high))),
+        hours,
+        device_hours,
+        usd,
+        None if machine.power is None else machine.power * device_hours / 1000,
+    )

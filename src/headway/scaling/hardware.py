@@ -1,0 +1,146 @@
+"""Machines: what one can do at most, holds, draws and costs, from a table that can be edited."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveFloat, ValidationError, model_validator
+
+from headway.base.errors import UserError, unknown
+from headway.settings.base import Settings, explain
+
+SHIPPED = resources.files("headway") / "scaling" / "hardware.toml"
+DTYPES: tuple[Literal["bfloat16", "float32"], ...] = ("bfloat16", "float32")
+Share = Annotated[float, Field(gt=0.0, le=1.0)]
+
+
+class Price(Settings):
+    """USD an hour of one machine; where and when it was read."""
+
+    usd: PositiveFloat
+    source: str
+    date: datetime.date
+
+
+class Utilisation(Settings):
+    """The share of a peak that trainings reach: least, likely, greatest."""
+
+    utilisation: Annotated[list[Share], Field(min_length=3, max_length=3)]
+    source: str
+    date: datetime.date
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if sorted(self.utilisation) != self.utilisation:
+            raise ValueError("utilisation is written [least, likely, greatest]")
+        return self
+
+
+class Peak(Settings):
+    """TFLOP/s of dense matrix products by dtype."""
+
+    bfloat16: PositiveFloat | None = None
+    float32: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.bfloat16 is None and self.float32 is None:
+            raise ValueError("at least one of bfloat16 and float32 is needed")
+        return self
+
+
+class Machine(Settings):
+    """One accelerator or processor; see the head of hardware.toml for the units.
+
+    `measured` are TFLOP/s of whole trainings, seen on this very machine: they are taken in place of
+    a share of the peak.
+    """
+
+    name: str
+    peak: Peak
+    memory: PositiveFloat
+    bandwidth: PositiveFloat
+    power: PositiveFloat | None = None
+    source: str
+    date: datetime.date
+    price: Price | None = None
+    utilisation: Utilisation | None = None
+    measured: Peak | None = None
+    note: str = ""
+
+    @property
+    def dtype(self) -> Literal["bfloat16", "float32"]:
+        """What Headway trains in here: the faster of the two."""
+        return max(DTYPES, key=lambda dtype: getattr(self.peak, dtype) or 0.0)
+
+    @property
+    def bytes(self) -> float:
+        """Memory in bytes."""
+        return self.memory * 1e9
+
+
+class Hardware(Settings):
+    """The table: machines by name, and what trainings reach where nothing else is known."""
+
+    training: Utilisation
+    machine: dict[str, Machine]
+
+    def find(self, name: str) -> Machine:
+        """A machine by its name. Raises UserError naming those that are meant if there is none."""
+        begin = [each for each in self.machine if name and each.startswith(name)]
+        if name not in self.machine and begin:
+            what = f"there is no machine '{name}'"
+            raise UserError(what, where="--machine", todo=f"there is {' and '.join(begin)}")
+        if name not in self.machine:
+            raise unknown("machine", name, self.machine, where="--machine")
+        return self.machine[name]
+
+    def rate(self, machine: Machine, share: float | None = None) -> tuple[float, float, float]:
+        """FLOP/s of a training on one machine: least, likely, greatest.
+
+        `share` of the peak replaces what the table says.
+        """
+        peak = 1e12 * (getattr(machine.peak, machine.dtype) or 0.0)
+        if share is not None:
+            return peak * share, peak * share, peak * share
+        if machine.measured is not None:
+            seen = 1e12 * (getattr(machine.measured, machine.dtype) or 0.0)
+            if seen:
+                return seen, seen, seen
+        low, likely, high = (machine.utilisation or self.training).utilisation
+        return peak * low, peak * likely, peak * high
+
+
+def load_hardware(own: Path | None = None) -> Hardware:
+    """The shipped table; machines of the file `own` are added to it or replace its own.
+
+    Raises UserError with the key for what does not fit.
+    """
+    table = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    where = "hardware.toml"
+    if own is not None:
+        where = str(own)
+        added = _read(own)
+        wrong = sorted(added.keys() - {"machine", "training"})
+        if wrong:
+            raise unknown("table", wrong[0], ["machine", "training"], where=where)
+        if not isinstance(added.get("machine", {}), dict):
+            raise UserError("a table is needed: [machine.NAME]", where=f"{where}, machine")
+        table = {**table, **added, "machine": table["machine"] | added.get("machine", {})}
+    try:
+        return Hardware.model_validate(table)
+    except ValidationError as error:
+        raise explain(error, Hardware, where) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except ValueError as error:
+        raise UserError(f"not TOML: {error}", where=str(path), todo="correct that line") from None

@@ -1,0 +1,114 @@
+"""From a number of parameters to the settings of a model, by one stated rule.
+
+A Llama (Touvron et al., 2023): pre-norm by rms, SwiGLU of 8/3 widths, rotary positions, no biases.
+Width over depth grows as N^0.3 from 32 at 10 million parameters to 128 at 1 billion and stays there
+(GPT-2: 64 at 124 million; Llama: 128 from 1.2 to 405 billion); heads are 64 wide, 128 from a width
+of 4,096 on. Below 2 billion parameters the output is the embedding.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headway.base.errors import UserError
+from headway.scaling.units import short
+from headway.settings.counting import Parameters, count_parameters
+from headway.settings.model import DecoderSettings
+
+WIDEST = 65_536
+LARGEST = 1e14  # parameters: of those widths, some 2,000 layers
+_TIED_BELOW = 2e9
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Model settings, the ids they are for, and what they come to."""
+
+    settings: DecoderSettings
+    n_tokens: int
+    parameters: Parameters
+
+    @property
+    def length(self) -> int:
+        """T: tokens of a text."""
+        return self.settings.max_length
+
+
+def default_vocabulary(params: float) -> int:
+    """Ids for a size: few where the embedding would else be most of the model."""
+    return 32_000 if params >= 3e8 else 16_384 if params >= 3e7 else 4_096
+
+
+def default_length(params: float) -> int:
+    """Tokens of a text for a size: short where attention would else be most of the work."""
+    return 2_048 if params >= 3e8 else 1_024 if params >= 3e7 else 512
+
+
+def shape_of(
+    params: float,
+    *,
+    length: int | None = None,
+    n_tokens: int | None = None,
+    like: Shape | None = None,
+) -> Shape:
+    """The shape that comes nearest to `params` (all of them) and to the rule's proportions.
+
+    Ids, length and whether the output is the embedding are those of `like`, or follow from the
+    size. Raises UserError for sizes below the smallest and above the largest shape.
+    """
+    ties = params < _TIED_BELOW
+    if like is not None:
+        n_tokens, length, ties = like.n_tokens, like.length, like.settings.tie == "output"
+    V, length = n_tokens or default_vocabulary(params), length or default_length(params)
+    wanted = min(max(32.0 * (params / 1e7) ** 0.3, 32.0), 128.0)
+    best, least = None, math.inf
+    for D in _widths():
+        a_layer = 4 * D * D + 3 * D * _feed_forward(D)
+        layers = round((params - V * D * (1 if ties else 2)) / a_layer)
+        if layers < 1:
+            break
+        built = a_layer * layers + V * D * (1 if ties else 2)
+        far = 20 * abs(math.log(built / params)) + abs(math.log2(D / layers / wanted))
+        if far < least:
+            best, least = (D, layers), far
+    if best is None or params > LARGEST:
+        raise UserError(
+            f"no model of {short(params)} parameters with {V:,} ids can be built",
+            where="--params",
+            todo=f"the smallest has {short(64 * V + 50_000)}, the largest {short(LARGEST)}; "
+            "--vocabulary sets the ids",
+        )
+    settings = _settings(*best, ties, length)
+    return Shape(settings, V, count_parameters(settings, V))
+
+
+def _widths() -> list[int]:
+    """64, 128, … in steps that grow with the width."""
+    found, width = [], 64
+    while width <= WIDEST:
+        found.append(width)
+        width += 64 if width < 2048 else 256 if width < 8192 else 1024
+    return found
+
+
+def _feed_forward(width: int) -> int:
+    step = 64 if width < 4096 else 256
+    return -(-8 * width // (3 * step)) * step
+
+
+def _settings(width: int, layers: int, ties: bool, length: int) -> DecoderSettings:
+    return DecoderSettings(
+        n_layers=layers,
+        d_model=width,
+        d_feed_forward=_feed_forward(width),
+        n_heads=width // (128 if width >= 4096 else 64),
+        bias=False,
+        norm="rms",
+        order="pre",
+        feed_forward="swiglu",
+        positions="rotary",
+        max_length=length,
+        dropout=0.0,
+        tie="output" if ties else "none",
+    )

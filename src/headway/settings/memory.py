@@ -1,0 +1,203 @@
+"""Bytes of a model in training and with a cache, from its settings alone.
+
+They are those of the tensors that Headway's own training keeps: weights, gradients and optimiser in
+float32, what the backward pass needs in the dtype of the products. A device's allocator adds to
+them what it cannot use again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.settings.counting import (
+    Attention,
+    Countable,
+    StackShape,
+    block_matrices,
+    count_parameters,
+    stacks,
+)
+from headway.settings.model import DecoderSettings, EncoderSettings, StackSettings
+
+_EXACT = 4  # bytes of a float32 number
+LOSS_ROWS = 512  # as many rows of logits are held at a time: headway.training.losses.CHUNK
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one device works on at a time: `rows` texts of `length` tokens, and how.
+
+    Of the tokens a share `predicted` is scored: all of a decoder's, those hidden of an encoder's.
+    With `accumulates` gradients of an earlier batch of the step are there already. Rows that are
+    `packed` hold several documents, so that fused attention needs a mask of its own.
+    """
+
+    rows: int
+    length: int
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    attention: Attention = "fused"
+    recomputes: bool = False
+    accumulates: bool = False
+    packed: bool = True
+    predicted: float = 1.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a batch, on one side."""
+        return self.rows * self.length
+
+    @property
+    def width(self) -> int:
+        """Bytes of a number in matrix products."""
+        return 4 if self.dtype == "float32" else 2
+
+
+@dataclass(frozen=True)
+class TrainingBytes:
+    """Bytes of one training step on one device.
+
+    `activations` is what the forward pass leaves for the backward pass (with recomputing: what
+    enters each block, and one block in full); `loss` what the output and its loss need beside it.
+    They are gone when the last gradient is made, so that the peak is less than the sum.
+    """
+
+    weights: int
+    optimizer: int
+    gradients: int
+    activations: int
+    loss: int
+    peak: int
+
+
+def training_bytes(
+    settings: Countable, n_tokens: int, batch: Batch, *, optimizer: str = "adamw", shards: int = 1
+) -> TrainingBytes:
+    """The bytes of a step of training these settings with `n_tokens` ids.
+
+    With `shards` weights, gradients and optimiser lie in equal parts on that many devices, of
+    which each has one block whole at a time (fully sharded data parallelism).
+    """
+    parameters = count_parameters(settings, n_tokens).all
+    matrices = sum(shape.n_layers * block_matrices(settings, shape) for shape in stacks(settings))
+    moments = 2 * parameters - (matrices if optimizer == "muon" else 0)
+    weights, gradients = _EXACT * parameters // shards, _EXACT * parameters // shards
+    state = _EXACT * moments // shards
+    whole = 0
+    if shards > 1:  # a block's weights and their gradients, gathered
+        whole = 2 * _EXACT * max(block_matrices(settings, shape) for shape in stacks(settings))
+    kept, working = _activations(settings, batch)
+    if batch.dtype == "bfloat16":  # autocast keeps the weights that it cast
+        kept += batch.width * (matrices if not batch.recomputes else 0) // shards
+    rows = round(batch.tokens * batch.predicted)
+    states = _EXACT * rows * settings.d_model  # those that are scored, or their gradients
+    output = _EXACT * n_tokens * settings.d_model  # the gradient of the output matrix
+    logits = min(LOSS_ROWS, rows) * n_tokens * (4 if batch.dtype == "float32" else 6)
+    loss = logits + 2 * output + 2 * states
+    # backward begins with the output's gradient, and ends with the embedding's beside all others
+    backward = kept + output + states + max(working, output + states)
+    backward = max(backward, gradients + output + working + whole)
+    forward = kept + loss
+    if batch.accumulates:
+        forward, backward = forward + gradients, backward + gradients
+    peak = weights + state + whole + max(forward, backward, gradients)
+    return TrainingBytes(weights, state, gradients, kept + working, loss, peak)
+
+
+def cache_bytes(settings: DecoderSettings, length: int, *, rows: int = 1, width: int = 4) -> int:
+    """Keys and values of `rows` texts of `length` tokens: 2 · L · G · K numbers a token."""
+    a_token = 2 * settings.n_layers * settings.kv_heads * settings.head_width
+    return width * rows * length * a_token
+
+
+def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
+    """Bytes that the forward pass leaves, and those that the backward pass of a block adds."""
+    kept, working = 0, 0
+    D = settings.d_model
+    for shape in stacks(settings):
+        block = batch.tokens * _block(settings, shape, batch)
+        added = batch.tokens * _passing(settings, batch)
+        if batch.recomputes:
+            kept += shape.n_layers * batch.tokens * D * _EXACT
+            added += block
+        else:
+            kept += shape.n_layers * block
+        working = max(working, added)
+        kept += batch.tokens * (_norm(settings) if settings.order == "pre" else 0)
+        if _masked(shape, batch):
+            kept += batch.tokens * batch.length * _EXACT
+    below = 16 + (_norm(settings) if settings.norm_embedding else 0)  # ids, targets
+    below += D * _EXACT if settings.dropout else 0
+    if isinstance(settings, EncoderSettings):
+        below += round(batch.predicted * (2 * _norm(settings) + 2 * D * batch.width))
+    return kept + batch.tokens * below, working
+
+
+def _masked(shape: StackShape, batch: Batch) -> bool:
+    """Whether attention is given a mask that is not just causal."""
+    return batch.packed or not shape.causal
+
+
+def _passing(settings: StackSettings, batch: Batch) -> int:
+    """Bytes a token of the gradients within a block: of its inner values or of its weights.
+
+    The weights' come when what the feed-forward part had kept is gone.
+    """
+    ups = 2 if settings.feed_forward == "swiglu" else 1
+    inner = ups * settings.d_feed_forward * _EXACT
+    if _fuses(settings, batch):
+        return inner
+    wide = (settings.score_rank or settings.head_width) + 1 if settings.score == "additive" else 1
+    weights = settings.n_heads * batch.length * wide * _EXACT
+    return max(inner, weights - _feed_forward(settings, batch))
+
+
+def _fuses(settings: StackSettings, batch: Batch) -> bool:
+    """Whether attention is the kernel that never holds its weights."""
+    dots = settings.score in ("dot", "scaled_dot")
+    return batch.attention == "fused" and dots and not settings.attention_dropout
+
+
+def _block(settings: StackSettings, shape: StackShape, batch: Batch) -> int:
+    """Bytes a token that one block leaves for its backward pass."""
+    D, width = settings.d_model, batch.width
+    ways = 3 if shape.crosses else 2
+    found = ways * _norm(settings)
+    found += ways * D * width if settings.dropout else 0  # the masks around the parts
+    found += _looking(settings, batch, inputs=3, masked=_masked(shape, batch))
+    found += _looking(settings, batch, inputs=1, masked=True) if shape.crosses else 0
+    return found + _feed_forward(settings, batch)
+
+
+def _feed_forward(settings: StackSettings, batch: Batch) -> int:
+    """Bytes a token that a feed-forward part leaves: what came in, and its inner values."""
+    inner = {"swiglu": 4, "relu": 1}.get(settings.feed_forward, 2)
+    if settings.dropout:
+        inner += 2 if settings.feed_forward == "relu" else 1
+    entered = _copies(settings, batch, 2 if settings.feed_forward == "swiglu" else 1)
+    return entered + inner * settings.d_feed_forward * batch.width
+
+
+def _copies(settings: StackSettings, batch: Batch, products: int) -> int:
+    """What enters so many products at once: one for all, but cast for each in bfloat16."""
+    return settings.d_model * batch.width * (products if batch.dtype == "bfloat16" else 1)
+
+
+def _norm(settings: StackSettings) -> int:
+    """Bytes a token that a norm leaves: what came in, statistics, and for some a second form."""
+    forms = {"layer": 1, "rms": 2, "lecture": 3, "none": 0}[settings.norm]
+    return _EXACT * (forms * settings.d_model + (2 if forms else 0))
+
+
+def _looking(settings: StackSettings, batch: Batch, *, inputs: int, masked: bool) -> int:
+    """Bytes a token that one attention leaves: what came in, its heads, its weights, its result."""
+    H, G, K, T = settings.n_heads, settings.kv_heads, settings.head_width, batch.length
+    R = settings.score_rank or K
+    found = _copies(settings, batch, inputs) + (2 * H + 2 * G) * K * batch.width
+    if settings.score not in ("dot", "scaled_dot"):
+        changed = {"bilinear": K, "low_rank_bilinear": K + R, "additive": R + R * T}
+        found += H * changed[settings.score] * batch.width
+    if _fuses(settings, batch):
+        return found + H * _EXACT + (H * K * batch.width if masked else 0)
+    weights = _EXACT + batch.width + (_EXACT if settings.attention_dropout else 0)
+    return found + H * T * weights

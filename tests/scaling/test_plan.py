@@ -1,0 +1,195 @@
+"""Plans: what follows from each sufficient part of a question, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.base.errors import UserError
+from headway.scaling.costs import fewest, place
+from headway.scaling.hardware import load_hardware
+from headway.scaling.plan import Plan, make_plan
+from headway.scaling.plan_recipe import batch_and_rate, plan_recipe
+from headway.scaling.published import BESIROGLU
+from headway.scaling.question import Question, machine_of
+from headway.scaling.shapes import shape_of
+from headway.settings.counting import count_parameters
+from headway.settings.kinds import LanguageRecipe
+from headway.settings.recipe import load_recipe
+
+HARDWARE = load_hardware()
+PRICE = 3.99  # of an hour of h100-sxm
+
+
+def plan(**question: Any) -> Plan:
+    return make_plan(Question(**question), HARDWARE)
+
+
+def names(found: Plan) -> list[str]:
+    return [choice.name for choice in found.choices]
+
+
+@pytest.mark.parametrize("params", [4e5, 1e6, 1e7, 1.24e8, 1e9, 7e9, 7e10, 4e11, 1e13])
+def test_a_shape_comes_near_its_size(params: float) -> None:
+    shape = shape_of(params)
+    assert shape.parameters == count_parameters(shape.settings, shape.n_tokens)
+    assert shape.parameters.all == pytest.approx(params, rel=0.15 if params < 1e6 else 0.06)
+    assert 20 < shape.settings.d_model / shape.settings.n_layers < 180
+    assert shape.settings.head_width in (64, 128)
+
+
+def test_money_buys_the_compute_optimal_size() -> None:
+    found = plan(money=1000)
+    assert names(found) == ["compute-optimal", "for serving", "little text"]
+    best, small, little = found.choices
+    low, likely, high = HARDWARE.rate(found.machine)
+    assert best.flops == pytest.approx(1000 / PRICE * 3600 * likely)
+    assert best.cost.usd is not None
+    assert best.cost.usd.likely == pytest.approx(1000)
+    assert best.cost.hours.low / best.cost.hours.high == pytest.approx(low / high)
+    assert best.tokens / best.shape.parameters.all == pytest.approx(20, rel=0.25)
+    assert small.shape.parameters.all == pytest.approx(best.shape.parameters.all / 2, rel=0.05)
+    assert small.flops == pytest.approx(best.flops)
+    assert best.loss.likely < small.loss.likely < little.loss.likely
+    assert little.epochs > 4
+    assert little.unique_tokens == pytest.approx(best.tokens / 4)
+    for choice in found.choices:
+        assert choice.loss.low <= choice.loss.likely <= choice.loss.high
+
+
+def test_no_size_does_better_with_the_same_operations() -> None:
+    """What 6·N·D leaves out, attention and output, counts for small models."""
+    for question in ({"money": 0.01}, {"money": 1}, {"money": 1e5}):
+        best, *others = plan(**question).choices
+        assert best.loss.likely <= min(other.loss.likely for other in others)
+        for params in (0.7, 1.4):
+            other = plan(params=params * best.shape.parameters.all, **question).choices[0]
+            assert other.loss.likely > best.loss.likely - 1e-3
+
+
+def test_money_pays_for_training_and_serving() -> None:
+    found = plan(money=1e5, serve_tokens=1e12)
+    best, served = found.choices[:2]
+    for choice, total in ((best, 203_620), (served, 100_000)):
+        assert choice.cost.usd is not None
+        assert choice.serving is not None
+        assert choice.serving.usd is not None
+        assert choice.cost.usd.likely + choice.serving.usd.likely == pytest.approx(total, rel=0.01)
+    assert served.shape.parameters.all < best.shape.parameters.all / 2
+
+
+def test_money_and_time_say_how_many_machines() -> None:
+    best = plan(money=10_000, hours=48).choices[0]
+    assert best.cost.devices == int(10_000 / PRICE / 48)
+    assert best.cost.hours.likely == pytest.approx(48)
+    settled = plan(params=1e9, tokens=2e10, hours=10).choices[0]
+    assert settled.cost.hours.likely <= 10 < settled.cost.hours.likely * 1.1
+
+
+def test_a_size_alone_gets_the_tokens_that_suit_it() -> None:
+    found = plan(params=7e9)
+    assert names(found)[0] == "as asked"
+    asked, best = found.choices[:2]
+    assert asked.shape.parameters.all == pytest.approx(best.shape.parameters.all, rel=0.15)
+    tokens = plan(tokens=1e11).choices[0]
+    assert BESIROGLU.suits(tokens.shape.parameters.all).tokens == pytest.approx(1e11, rel=0.1)
+
+
+def test_any_two_of_size_tokens_and_loss_give_the_third() -> None:
+    reached = plan(params=1e9, loss=2.3).choices[0]
+    again = plan(params=1e9, tokens=reached.tokens).choices[0]
+    assert again.loss.likely == pytest.approx(2.3, abs=1e-6)
+    by_tokens = plan(tokens=reached.tokens, loss=2.3).choices[0]
+    assert by_tokens.shape.parameters.all == pytest.approx(1e9, rel=0.05)
+
+
+def test_a_loss_takes_the_least_compute() -> None:
+    found = plan(loss=2.2, serve_tokens=1e12)
+    best, served, _ = found.choices
+    assert best.loss.likely == pytest.approx(2.2, abs=1e-6)
+    assert served.loss.likely == pytest.approx(2.2, abs=2e-3)
+    assert served.flops > best.flops
+    assert served.serving is not None
+    assert best.serving is not None
+    assert served.cost.device_hours + served.serving.device_hours < 0.9 * (
+        best.cost.device_hours + best.serving.device_hours
+    )
+
+
+def test_text_that_is_too_short_is_read_again() -> None:
+    little = plan(money=1000, unique_tokens=1e10).choices[2]
+    assert little.unique_tokens == 1e10
+    assert little.tokens > 3e10
+    plenty = plan(money=1000, unique_tokens=1e12).choices[2]
+    assert plenty.epochs == 1.0
+    assert plenty.loss.likely == pytest.approx(plan(money=1000).choices[0].loss.likely, abs=2e-3)
+
+
+def test_what_does_not_fit_is_recomputed_then_sharded() -> None:
+    machine = HARDWARE.find("rtx-4090")
+    found = {}
+    for params in (1e8, 1e9, 3e9):
+        placement = place(shape_of(params), machine, 8)
+        assert placement is not None
+        assert placement.bytes.peak < 0.9 * machine.bytes
+        found[params] = (placement.recomputes, placement.shards)
+    assert list(found.values()) == [(False, 1), (True, 1), (False, 8)]
+    assert place(shape_of(3e9), machine, 1) is None
+    assert fewest(shape_of(3e9), machine) == 4
+
+
+@pytest.mark.parametrize("question", [{"money": 1000}, {"hours": 2, "machine": "laptop-cpu"}])
+def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any]) -> None:
+    for choice in plan(**question).choices:
+        recipe = load_recipe(plan_recipe(choice))
+        assert isinstance(recipe, LanguageRecipe)
+        train, n_tokens = recipe.train, recipe.tokenizer.size
+        assert count_parameters(recipe.model, n_tokens) == choice.shape.parameters
+        seen = train.steps * train.batch_tokens * train.accumulate
+        assert seen == pytest.approx(choice.tokens, rel=0.01)
+
+
+def test_batch_and_rate_are_those_of_deepseek() -> None:
+    """Their 7B: 2,304 texts of 4,096 tokens at 4.2e-4; their 67B 4,608 at 3.2e-4 (table 2)."""
+    for flops, batch, rate in ((6 * 6.5e9 * 2e12, 2304, 4.2e-4), (6 * 66e9 * 2e12, 4608, 3.2e-4)):
+        found, found_rate = batch_and_rate(flops)
+        assert found / 4096 == pytest.approx(batch, rel=0.25)
+        assert found_rate == pytest.approx(rate, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({}, "not enough to plan with"),
+        ({"serve_tokens": 1e9}, "not enough to plan with"),
+        ({"money": 0}, "money must be a number above 0, not 0"),
+        ({"loss": 1.8}, "no training reaches a loss of 1.8"),
+        ({"params": 1e9, "loss": 2.1}, "at 1.01e\\+09 parameters"),
+        ({"tokens": 1e9, "loss": 2.1}, "at 1e\\+09 tokens"),
+        ({"loss": 2.0, "money": 10}, r"\$10 pay for 2.51"),
+        ({"params": 7e9, "tokens": 1e12, "money": 10}, r"\$10 pay for 2.51"),
+        ({"params": 1e9, "tokens": 1e12, "hours": 24, "devices": 8}, "24 h on 8 machines pay for"),
+        ({"params": 1e9, "tokens": 1e9, "loss": 2.0}, "these three contradict"),
+        ({"params": 1e15}, "no model of 1e\\+15 parameters"),
+        ({"params": 100}, "the smallest has"),
+        ({"params": 4e13}, "no number of them holds it"),
+        ({"params": 7e10, "machine": "l4", "devices": 1}, "fit on one NVIDIA L4 24 GB.*1,024"),
+        ({"money": 100, "machine": "laptop-cpu"}, "has no price"),
+        ({"money": 100, "machine": "h100"}, "there is h100-sxm and h100-pcie"),
+        ({"money": 10, "serve_tokens": 1e15}, "takes all that there is"),
+        ({"money": 10, "utilisation": 1.5}, "at most 1, not 1.5"),
+        ({"money": 10, "devices": 10**9}, "at most 131,072 machines"),
+    ],
+)
+def test_nonsense_is_refused_with_a_reason(question: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        plan(**question)
+
+
+def test_machines_are_named_and_counted() -> None:
+    assert machine_of("h100-sxm:8") == ("h100-sxm", 8)
+    assert machine_of("t4") == ("t4", None)
+    for text in ("t4:0", "t4:-1", "t4:many", "t4:", "t4:9999999999"):
+        with pytest.raises(UserError, match="is no number of machines"):
+            machine_of(text)
