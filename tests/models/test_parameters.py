@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.models.build import build
 from headway.models.seq2seq import Transformer
+from headway.settings.counting import count_parameters
 from headway.settings.model import TransformerSettings
 from headway.settings.presets import PRESETS
 
@@ -91,5 +92,7 @@ def test_tiny_is_as_published() -> None:
 )
 def test_each_setting_costs_what_it_says(changed: dict[str, Any], less: int) -> None:
     row = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 64, "d_feed_forward": 128}
-    plain = count(make(**row, n_heads=4))
-    assert plain - count(make(**row, n_heads=4, **changed)) == less
+    plain, found = count(make(**row, n_heads=4)), count(make(**row, n_heads=4, **changed))
+    assert plain - found == less
+    settings = TransformerSettings(**row, n_heads=4, **changed)
+    assert count_parameters(settings, V).all == found
