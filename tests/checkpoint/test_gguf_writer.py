@@ -68,6 +68,9 @@ def test_what_is_no_llama_is_refused(tmp_path: Path) -> None:
         changed = DecoderSettings(**LLAMA | {key: True})
         with pytest.raises(UserError, match=f"this one has {key} = True"):
             write_gguf(tmp_path / "a", build_decoder(changed, n_tokens=9), changed, {})
+    biased = DecoderSettings(**LLAMA | {"attention_bias": True})
+    with pytest.raises(UserError, match="this one has attention_bias = True"):
+        write_gguf(tmp_path / "a", build_decoder(biased, n_tokens=9), biased, {})
     odd = DecoderSettings(**LLAMA | {"d_feed_forward": 100})
     with pytest.raises(UserError, match="no multiple of it"):
         write_gguf(tmp_path / "a", build_decoder(odd, n_tokens=9), odd, {}, storage="Q8_0")
@@ -104,3 +107,20 @@ def test_a_scaling_that_a_file_cannot_say_is_refused(
     with pytest.raises(UserError, match="GGUF files hold Llama 3's scaling"):
         write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("storage", "largest"), [("F16", 65504.0), ("Q8_0", 127 * 65504.0)])
+def test_numbers_beyond_a_storage_are_refused(tmp_path: Path, storage: Any, largest: float) -> None:
+    settings = DecoderSettings(**LLAMA)
+    model = build_decoder(settings, n_tokens=40, seed=2)
+    weight = model.get_parameter("stack.layers.1.feed_forward.up.weight").detach()
+    weight[2, 3] = -largest
+    write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER, storage=storage)
+    found, _ = read_gguf_model(GGUF(tmp_path / "a.gguf"))
+    assert all(bool(each.isfinite().all()) for each in found.parameters())
+    weight[2, 3] = -2 * largest
+    told = r"'blk\.1\.ffn_up\.weight' has numbers beyond .*write --type f32"
+    with pytest.raises(UserError, match=told):
+        write_gguf(tmp_path / "b.gguf", model, settings, TOKENIZER, storage=storage)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.gguf"]
+    write_gguf(tmp_path / "b.gguf", model, settings, TOKENIZER, storage="F32")

@@ -10,6 +10,7 @@ from torch import nn
 
 from headway.models.build import build
 from headway.models.seq2seq import Transformer
+from headway.settings.counting import count_parameters
 from headway.settings.model import TransformerSettings
 from headway.settings.presets import PRESETS
 
@@ -74,6 +75,8 @@ def test_tiny_is_as_published() -> None:
     [
         ({"n_kv_heads": 1}, 3 * 2 * (3 * 16) * (64 + 1)),  # 3 attentions, K and V, 3 heads fewer
         ({"bias": False}, 3 * 4 * 64 + 2 * (128 + 64)),
+        ({"attention_bias": False}, 3 * 4 * 64),
+        ({"bias": False, "attention_bias": True}, 2 * (128 + 64)),
         ({"norm": "rms"}, 5 * 64),
         ({"norm": "none"}, 5 * 2 * 64),
         ({"feed_forward": "swiglu"}, -2 * (64 * 128 + 128)),
@@ -89,5 +92,7 @@ def test_tiny_is_as_published() -> None:
 )
 def test_each_setting_costs_what_it_says(changed: dict[str, Any], less: int) -> None:
     row = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 64, "d_feed_forward": 128}
-    plain = count(make(**row, n_heads=4))
-    assert plain - count(make(**row, n_heads=4, **changed)) == less
+    plain, found = count(make(**row, n_heads=4)), count(make(**row, n_heads=4, **changed))
+    assert plain - found == less
+    settings = TransformerSettings(**row, n_heads=4, **changed)
+    assert count_parameters(settings, V).all == found

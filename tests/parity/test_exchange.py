@@ -84,6 +84,12 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "LlamaForCausalLM",
         SMALL_LLAMA | {"attention_bias": True, "mlp_bias": True},
     ),
+    "llama biased in its attention": (
+        "LlamaConfig",
+        "LlamaForCausalLM",
+        SMALL_LLAMA | {"attention_bias": True},
+    ),
+    "llama biased elsewhere": ("LlamaConfig", "LlamaForCausalLM", SMALL_LLAMA | {"mlp_bias": True}),
 }
 ENCODERS = {
     "alone": "BertModel",

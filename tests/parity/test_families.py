@@ -67,6 +67,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         | {"tie_word_embeddings": False, "num_attention_heads": 6, "num_key_value_heads": 2}
         | {"hidden_size": 18},
     ),
+    "llama biased": ("LlamaConfig", "LlamaForCausalLM", LLAMA | {"attention_bias": True}),
     "bert": ("BertConfig", "BertForMaskedLM", BERT),
     "marian": ("MarianConfig", "MarianMTModel", MARIAN),
     "marian of two": (

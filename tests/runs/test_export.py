@@ -121,6 +121,21 @@ def test_two_tokenisers_have_a_folder_each(
     assert again.translate(LINES) == headway.load(tmp_path / "run").translate(LINES)
 
 
+def test_a_norm_before_each_part_goes_to_ctranslate2_alone(
+    toy_recipe: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Marian has none, and most of the recipes that come with Headway do."""
+    pytest.importorskip("ctranslate2")
+    recipe = toy_recipe("transformer", steps=4, evaluate_every=4, save_every=4)
+    recipe["model"]["order"] = "pre"
+    headway.train(recipe, out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"order = 'post', not 'pre'.*--format ctranslate2"):
+        headway.export(tmp_path / "run", tmp_path / "a", format="hf")
+    found = headway.export(tmp_path / "run", tmp_path / "b", format="ctranslate2", verify=True)
+    assert found is not None
+    assert found.largest < 1e-4
+
+
 def test_a_recurrent_run_is_refused_and_nothing_written(
     trained: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -242,6 +257,26 @@ def test_a_difference_is_told_and_nothing_written(
     with pytest.raises(UserError, match=r"transformers [\d.]+ does not compute the same: its"):
         write_portable(wrong, tmp_path / "b", format="hf", verify=True)
     assert {path.name for path in tmp_path.iterdir()} == {"a.gguf"}
+
+
+@pytest.mark.parametrize("format", ["hf", "gguf"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(
+    llama: Path, tmp_path: Path, format: Any, value: float
+) -> None:
+    broken = Portable.open(llama)
+    with torch.no_grad():
+        broken.model.get_parameter("stack.final_norm.weight")[3] = value
+    with pytest.raises(UserError, match=r"'stack\.final_norm\.weight' has numbers that are not"):
+        write_portable(broken, tmp_path / "b.gguf", format=format, type="q8_0")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.gguf"}
+
+
+def test_all_files_may_be_read_by_whom_the_system_says(llama: Path, tmp_path: Path) -> None:
+    headway.export(llama, tmp_path / "a", format="hf")
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "a").iterdir()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode}, modes
 
 
 def test_the_command_line(cli: Callable[..., Any], llama: Path, tmp_path: Path) -> None:

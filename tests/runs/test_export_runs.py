@@ -132,3 +132,31 @@ def test_a_classifier_labels_in_transformers(tmp_path: Path) -> None:
     texts = ["a good thing", "bad"]
     embedded = open_embedder(tmp_path / "run", device="cpu").embed(texts)
     torch.testing.assert_close(open_embedder(tmp_path / "a", device="cpu").embed(texts), embedded)
+
+
+KINDS = {
+    "BertModel": "hidden states",
+    "BertForMaskedLM": "logits",
+    "BertForPreTraining": "logits",
+    "BertForSequenceClassification": "logits",
+}
+
+
+@pytest.mark.parametrize(("kind", "compared"), KINDS.items())
+def test_what_was_compared_is_said_and_no_more(
+    kind: str, compared: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from transformers.utils import logging
+
+    table = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
+    config = transformers.BertConfig(num_hidden_layers=1, max_position_embeddings=16, **table)
+    getattr(transformers, kind)(config).save_pretrained(tmp_path / "a")
+    capfd.readouterr()
+    level = logging.get_verbosity()
+    assert logging.is_progress_bar_enabled()
+    found = headway.export(tmp_path / "a", tmp_path / "b", format="hf", verify=True)
+    assert f": {compared} of 3 rows of ids within " in str(found)
+    assert "tokens" not in str(found)
+    assert capfd.readouterr() == ("", "")
+    assert logging.get_verbosity() == level
+    assert logging.is_progress_bar_enabled()

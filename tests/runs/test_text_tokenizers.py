@@ -149,3 +149,31 @@ def test_what_is_not_utf_8_is_one_message(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b'{"\xff\xfe"}')
     with pytest.raises(UserError, match=rf"{name}: not UTF-8"):
         folder_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["generation_config", "config"])
+@pytest.mark.parametrize(
+    "ids", [[[1], 2], {"a": 1}, "</s>", [2, "</s>"], 1.0, True, -1, 10**30, [2, 5], [[]]], ids=ascii
+)
+def test_ends_that_cannot_be_obeyed_are_one_message(tmp_path: Path, name: str, ids: Any) -> None:
+    with pytest.raises(UserError, match=rf"{name}\.json: 'eos_token_id' .*no token has that id"):
+        bert_folder(tmp_path, **{name: {"eos_token_id": ids}})
+
+
+@pytest.mark.parametrize("ids", [None, [], [None]], ids=ascii)
+def test_no_ends_are_no_fault(tmp_path: Path, ids: Any) -> None:
+    found = bert_folder(tmp_path, generation_config={"eos_token_id": ids}, config={})
+    assert found.roles.ends == frozenset({3})  # by its usual name
+
+
+@pytest.mark.parametrize("role", ["bos", "eos"])
+@pytest.mark.parametrize("token", ["<nope>", 5, {"content": "<nope>"}, {}, [], "\ud800"], ids=ascii)
+def test_a_role_of_no_token_is_one_message(tmp_path: Path, role: str, token: Any) -> None:
+    with pytest.raises(UserError, match=f"'{role}_token' is .*, and tokenizer.json has no such"):
+        bert_folder(tmp_path, tokenizer_config={f"{role}_token": token})
+
+
+@pytest.mark.parametrize("role", ["pad", "mask"])
+def test_a_token_that_is_not_unicode_has_no_role(tmp_path: Path, role: str) -> None:
+    found = bert_folder(tmp_path, special_tokens_map={f"{role}_token": "\ud800"})
+    assert getattr(found.roles, role) is None

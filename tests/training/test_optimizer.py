@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from headway.models.build import build
-from headway.settings.model import RecurrentSettings, TransformerSettings
+from headway.models.build import build, build_masked
+from headway.settings.model import EncoderSettings, RecurrentSettings, TransformerSettings
 from headway.settings.training import TrainSettings
 from headway.training.loop import Trainer
 from headway.training.muon import Muon
@@ -158,7 +158,7 @@ MODELS = [
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.kind)
 def test_muon_takes_what_is_no_row_of_a_token(kind: Any) -> None:
     model = build(kind.model_copy(update={"tie": "none"}), n_source=21, n_target=23)
-    muon, adam = make_optimizers(model, settings(optimizer="muon"), head=model.head)
+    muon, adam = make_optimizers(model, settings(optimizer="muon"))
     names = {weight: name for name, weight in model.named_parameters()}
     by_muon = {names[w] for group in muon.param_groups for w in group["params"]}
     by_adam = {names[w] for group in adam.param_groups for w in group["params"]}
@@ -171,6 +171,18 @@ def test_muon_takes_what_is_no_row_of_a_token(kind: Any) -> None:
     assert with_rows <= by_adam
 
 
+def test_muon_leaves_every_head_to_adamw() -> None:
+    """Of a masked language model it is the one that tells whether a text follows another."""
+    row = {"n_layers": 1, "d_model": 8, "d_feed_forward": 8, "n_heads": 2}
+    model = build_masked(EncoderSettings(**row), n_tokens=21)
+    made = make_optimizers(model, settings(optimizer="muon"))
+    muon, adam = ({w for group in each.param_groups for w in group["params"]} for each in made)
+    assert model.follows is not None
+    assert {model.follows.weight, model.masked.output.weight} <= adam
+    assert model.encoder.pooler is not None
+    assert {model.masked.transform.weight, model.encoder.pooler.weight} <= muon
+
+
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.kind)
 def test_norms_and_biases_do_not_decay(kind: Any, name: str) -> None:
@@ -180,7 +192,7 @@ def test_norms_and_biases_do_not_decay(kind: Any, name: str) -> None:
         for weight in model.parameters():
             weight.fill_(1.0)
             weight.grad = torch.zeros_like(weight)
-    optimizers = make_optimizers(model, settings(optimizer=name, weight_decay=0.5), head=model.head)
+    optimizers = make_optimizers(model, settings(optimizer=name, weight_decay=0.5))
     for optimizer in optimizers:
         optimizer.step()
     vectors = 0

@@ -36,17 +36,14 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     Not atomic: use it in `atomic_file` or `atomic_folder`. Raises OSError with the system's
     number where the disk refuses, ValueError where two tensors have the same plain name.
     """
-    path.touch()
-    mode = path.stat().st_mode  # safetensors makes files that only their owner may read
     kept, tied = _without_ties(_plain(tensors))
     try:
-        safetensors.torch.save_file(kept, path, tied or None)
+        _save(path, kept, tied or None)
     except safetensors.SafetensorError as error:
         number = _SYSTEM_ERROR.search(str(error))
         if number is None:
             raise
         raise OSError(int(number[1]), str(error)) from error
-    path.chmod(mode)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -93,7 +90,7 @@ def write_foreign(path: Path, tensors: Mapping[str, Tensor]) -> None:
     Not atomic: use it in `atomic_folder`.
     """
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    safetensors.torch.save_file(kept, path, {"format": "pt"})
+    _save(path, kept, {"format": "pt"})
 
 
 def adopt(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -131,6 +128,13 @@ def on_meta(make: Callable[[], M], n_layers: int, sizes: Collection[int], *, whe
                 return made
             what = f"a weight of {largest:,} numbers, but all tensors have {sum(sizes):,}"
     raise UserError(what, where=where, todo="copy the files again")
+
+
+def _save(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None) -> None:
+    path.touch()
+    mode = path.stat().st_mode  # safetensors makes files that only their owner may read
+    safetensors.torch.save_file(tensors, path, metadata)
+    path.chmod(mode)
 
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ def export(
 ) -> None:
     """Write a model for another tool, its tokeniser with it; whole or not at all.
 
-    Example: headway export runs/fr-en fr-en-marian/ --format hf --verify
+    Example: headway export runs/fr-en fr-en-ct2/ --format ctranslate2 --verify
     """
     _export(source, destination, format, type, verify)
 

@@ -97,12 +97,12 @@ class Attention(nn.Module):
 
     def __init__(self, settings: StackSettings, mixtures: nn.Module | None = None) -> None:
         super().__init__()
-        D, K = settings.d_model, settings.head_width
+        D, K, bias = settings.d_model, settings.head_width, settings.biases_attention
         self.n_heads, self.n_kv_heads = settings.n_heads, settings.kv_heads
-        self.to_query = nn.Linear(D, self.n_heads * K, bias=settings.bias)
-        self.to_key = nn.Linear(D, self.n_kv_heads * K, bias=settings.bias)
-        self.to_value = nn.Linear(D, self.n_kv_heads * K, bias=settings.bias)
-        self.to_output = nn.Linear(self.n_heads * K, D, bias=settings.bias)
+        self.to_query = nn.Linear(D, self.n_heads * K, bias=bias)
+        self.to_key = nn.Linear(D, self.n_kv_heads * K, bias=bias)
+        self.to_value = nn.Linear(D, self.n_kv_heads * K, bias=bias)
+        self.to_output = nn.Linear(self.n_heads * K, D, bias=bias)
         self.score = make_score(
             settings.score,
             K,

@@ -24,9 +24,11 @@ class GlobalAttention(Attention):
         super().__init__(settings)
         D, width = settings.d_model, self.to_query.out_features
         self.n_global = n_global
-        self.to_global_query = nn.Linear(D, width, bias=settings.bias)
-        self.to_global_key = nn.Linear(D, self.to_key.out_features, bias=settings.bias)
-        self.to_global_value = nn.Linear(D, self.to_value.out_features, bias=settings.bias)
+        self.to_global_query = nn.Linear(D, width, bias=settings.biases_attention)
+        self.to_global_key = nn.Linear(D, self.to_key.out_features, bias=settings.biases_attention)
+        self.to_global_value = nn.Linear(
+            D, self.to_value.out_features, bias=settings.biases_attention
+        )
 
     def attended(
         self,

@@ -67,6 +67,13 @@ def write_portable(
     verify: bool = False,
 ) -> Verified | None:
     """`export` of a model that is open already."""
+    for name, tensor in portable.model.state_dict().items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(
+                f"'{name}' has numbers that are not finite",
+                where="model",
+                todo="export an earlier checkpoint, or a whole file",
+            )
     with _place(destination, format) as place:
         if format == "hf":
             fill_folder(place, portable.model, portable.settings, extra=portable.ids)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, is_broken
 from headway.base.files import read_json, read_text, to_json
 from headway.base.runtime import return_pages
 from headway.checkpoint.exchange.config import Config
@@ -39,7 +39,8 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
 
     Roles come from tokenizer_config.json, ends also from generation_config.json and config.json;
     what they leave out from special_tokens_map.json, else from the usual names of special tokens.
-    Raises UserError if there is no tokenizer.json or it cannot be read.
+    Raises UserError if there is no tokenizer.json or it cannot be read, and for a start or an end
+    that it lacks.
     """
     path = folder / TOKENIZER
     if not path.is_file():
@@ -47,15 +48,15 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
     made = open_backend(read_text(path), where=str(path), todo="copy it again")
     made.no_padding()
     made.no_truncation()
-    ends = set[Any]()
-    for name in (ENDS, "config.json"):
-        found = read_table(folder / name).get("eos_token_id")
-        ends |= set(found) if isinstance(found, list) else {found}
-    said = _usual(made, has_ends=bool(_whole(ends)))
+    ends = _ends(folder, made)
+    said = _usual(made, has_ends=bool(ends))
     for name in (_SPECIALS, TOKENIZER_CONFIG):
         said |= read_table(folder / name)
-    names = {name: token_text(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
-    ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
+    ids = {name: _id_of(name, made, said) for name in ("bos", "eos", "pad", "mask")}
+    for name in ("bos", "eos"):  # without which a text would begin or end otherwise
+        if ids[name] is None and (token := said.get(f"{name}_token")) is not None:
+            what = f"'{name}_token' is {token!r}, and {TOKENIZER} has no such token"
+            raise UserError(what, where=str(folder), todo="copy the files of the tokeniser again")
     template = folder / _TEMPLATE
     roles = Roles(
         bos=ids["bos"],
@@ -68,6 +69,26 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         template=read_text(template) if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
+
+
+def _ends(folder: Path, made: Backend) -> set[int]:
+    """The ids that end a text, as generation_config.json and config.json say them."""
+    found = set()
+    for name in (ENDS, "config.json"):
+        said = read_table(folder / name).get("eos_token_id")
+        for id in said if isinstance(said, list) else [said]:
+            if id is None:
+                continue
+            if type(id) is not int or not 0 <= id < 2**32 or made.id_to_token(id) is None:
+                what = f"'eos_token_id' is {said!r}, and no token has that id"
+                raise UserError(what, where=str(folder / name), todo="correct it, or take it out")
+            found.add(id)
+    return found
+
+
+def _id_of(role: str, made: Backend, said: Mapping[str, Any]) -> int | None:
+    token = token_text(said.get(f"{role}_token"))
+    return None if token is None or is_broken(token) else made.token_to_id(token)
 
 
 def _usual(made: Backend, *, has_ends: bool) -> dict[str, Any]:

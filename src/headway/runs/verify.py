@@ -1,13 +1,16 @@
 """What was exported, held against the tool that it is for.
 
-Numbers are compared as log-probabilities, so that they mean the same whatever the model. Tokens
-that the other tool chose are scored by a plain forward pass of ours: each must be our likeliest, up
-to the same tolerance, and a hypothesis of a beam must have the log-probability that it came with.
+Where tokens are chosen, numbers are compared as log-probabilities, so that they mean the same
+whatever the model; of an encoder hidden states are, or the logits of its head. Tokens that the
+other tool chose are scored by a plain forward pass of ours: each must be our likeliest, up to the
+same tolerance, and a hypothesis of a beam must have the log-probability that it came with.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +25,7 @@ from headway.checkpoint.exchange.folders import CONFIG
 from headway.checkpoint.exchange.gguf_file import GGUF, STORAGES
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.models.decoder import Decoder
+from headway.models.encoder import Encoder
 from headway.models.seq2seq import Transformer
 from headway.runs.portable import Portable
 from headway.tokens.gguf_metadata import TEXTS
@@ -37,19 +41,18 @@ _STORED = {"F32": _EXACT, "F16": 0.1, "Q8_0": 2.0}
 
 @dataclass(frozen=True)
 class Verified:
-    """What was compared: with which tool, how far the log-probabilities (nats) were apart at most,
-    and how many tokens it chose as we do.
+    """What was compared: with which tool, how far the numbers were apart at most (log-probabilities
+    in nats, or what is `compared`), and how many tokens it chose as we do, if it chooses any.
     """
 
     tool: str
     largest: float
     tokens: int
+    compared: str = "log-probabilities"
 
     def __str__(self) -> str:
-        return (
-            f"{self.tool}: log-probabilities within {self.largest:.1e}, "
-            f"{self.tokens} tokens the same"
-        )
+        chosen = f", {self.tokens} tokens the same" if self.tokens else ""
+        return f"{self.tool}: {self.compared} within {self.largest:.1e}{chosen}"
 
 
 def runtime(format: str) -> Any:
@@ -76,8 +79,24 @@ def verify_written(place: Path, portable: Portable, format: str) -> Verified:
     package = _PACKAGES.get(module, module)
     found = _Found(f"{package} {metadata.version(package)}")
     compare = {"hf": _transformers, "gguf": _llama_cpp, "ctranslate2": _ctranslate2}[format]
-    compare(tool, place, portable, found)
-    return Verified(found.tool, found.largest, found.tokens)
+    with _quiet(tool) if format == "hf" else contextlib.nullcontext():
+        compare(tool, place, portable, found)
+    return Verified(found.tool, found.largest, found.tokens, found.compared)
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without its progress bars and its reports on loading."""
+    logging = transformers.utils.logging
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bars:
+            logging.enable_progress_bar()
 
 
 class _Found:
@@ -85,6 +104,7 @@ class _Found:
 
     def __init__(self, tool: str) -> None:
         self.tool, self.largest, self.tokens = tool, 0.0, 0
+        self.compared = "log-probabilities"
 
     def numbers(self, theirs: Tensor, ours: Tensor, tolerance: float = _EXACT) -> None:
         """The same numbers."""
@@ -126,6 +146,8 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
         ids = torch.tensor([row])
         if not isinstance(model, Decoder | Transformer):
             real = torch.ones_like(ids, dtype=torch.bool)
+            what = "hidden states" if isinstance(model, Encoder) else "logits"
+            found.compared = f"{what} of {_ROWS} rows of ids"
             found.numbers(theirs(ids)[0], model(ids, real))
             continue
         chosen = _generated(theirs, ids, portable)

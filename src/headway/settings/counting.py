@@ -174,9 +174,8 @@ def _reach_weights(settings: EncoderSettings) -> int:
         mixtures = {"heads": 2 * settings.n_layers, "keys_and_values": settings.n_layers}
         return mixtures.get(settings.mixes, 1) * settings.n_keys * settings.max_length
     D, queries = settings.d_model, settings.n_heads * settings.head_width
-    own = _linear(settings, D, queries) + 2 * _linear(
-        settings, D, settings.kv_heads * settings.head_width
-    )
+    values, bias = settings.kv_heads * settings.head_width, settings.biases_attention
+    own = _linear(D, queries, bias=bias) + 2 * _linear(D, values, bias=bias)
     near = sum(bool(width) for width in _widths(settings, settings.n_layers))
     return near * own if settings.n_global else 0
 
@@ -200,13 +199,13 @@ def _keys(
     return sum(near) / len(near)
 
 
-def _linear(settings: StackSettings, inputs: int, outputs: int) -> int:
-    return inputs * outputs + (outputs if settings.bias else 0)
+def _linear(inputs: int, outputs: int, *, bias: bool) -> int:
+    return inputs * outputs + (outputs if bias else 0)
 
 
 def block_matrices(settings: StackSettings, shape: StackShape) -> int:
     """The numbers in the matrices of one block: all but biases and norms."""
-    plain = settings.model_copy(update={"bias": False, "norm": "none"})
+    plain = settings.model_copy(update={"bias": False, "attention_bias": False, "norm": "none"})
     return sum(_block_weights(plain, crosses=shape.crosses).values())
 
 
@@ -226,12 +225,13 @@ def _block_weights(settings: StackSettings, *, crosses: bool) -> dict[str, int]:
     """Part -> parameters of one block."""
     D, F = settings.d_model, settings.d_feed_forward
     queries, keys = settings.n_heads * settings.head_width, settings.kv_heads * settings.head_width
-    attention = _linear(settings, D, queries) + 2 * _linear(settings, D, keys)
-    attention += _linear(settings, queries, D) + _score_weights(settings)
+    biased = settings.biases_attention
+    attention = _linear(D, queries, bias=biased) + 2 * _linear(D, keys, bias=biased)
+    attention += _linear(queries, D, bias=biased) + _score_weights(settings)
     ups = 2 if settings.feed_forward == "swiglu" else 1
     parts = {
         "attention": attention,
-        "feed-forward": ups * _linear(settings, D, F) + _linear(settings, F, D),
+        "feed-forward": ups * _linear(D, F, bias=settings.bias) + _linear(F, D, bias=settings.bias),
         "norms": (3 if crosses else 2) * _norm_weights(settings),
     }
     return parts | ({"cross-attention": attention} if crosses else {})

@@ -36,7 +36,8 @@ class RotaryScaling(Settings):
 class StackSettings(Settings):
     """One stack of Transformer blocks, without its depth: what all its layers share.
 
-    `norm` "layer" has the variance inside the root, "lecture" divides by σ + ε; `order` "post" is
+    `bias` is of the linear layers, those of attention too unless `attention_bias` differs. `norm`
+    "layer" has the variance inside the root, "lecture" divides by σ + ε; `order` "post" is
     the original's, "pre" GPT-2's. `n_kv_heads` fewer than `n_heads` groups the query heads.
     `residual = false` and `norm = "none"` exist for studies of what they are for. Of the embedding
     below the stack, `scale_embedding` multiplies tokens by √D and `norm_embedding` norms the sum.
@@ -52,6 +53,7 @@ class StackSettings(Settings):
     n_kv_heads: PositiveInt | None = None
     d_head: PositiveInt | None = None
     bias: bool = True
+    attention_bias: bool | None = None
     score: Score = "scaled_dot"
     score_rank: PositiveInt | None = None
     reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
@@ -78,6 +80,11 @@ class StackSettings(Settings):
     def kv_heads(self) -> int:
         """G: the number of key/value heads."""
         return self.n_kv_heads or self.n_heads
+
+    @property
+    def biases_attention(self) -> bool:
+        """Whether the linear layers of attention have a bias."""
+        return self.bias if self.attention_bias is None else self.attention_bias
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

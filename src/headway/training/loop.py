@@ -55,7 +55,7 @@ class Trainer:
         self.batches, self.objective = batches, objective
         self.seed, self.device = seed, device
         self.state = state or TrainState()
-        self.optimizers = make_optimizers(model, settings, head=getattr(model, "head", None))
+        self.optimizers = make_optimizers(model, settings)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from headway.settings.training import TrainSettings
 from headway.training.muon import Muon
 
+_HEADS = ("head", "follows")  # of a model: they give logits
 
-def make_optimizers(
-    model: nn.Module, settings: TrainSettings, *, head: nn.Module | None = None
-) -> list[torch.optim.Optimizer]:
+
+def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.optim.Optimizer]:
     """The optimisers that together step every weight of a model once.
 
     Adam (Kingma & Ba, 2015) or AdamW (Loshchilov & Hutter, 2019), one fused step; or Muon (Jordan
     et al., 2024) for the matrices of linear and recurrent layers and AdamW for the rest. Rows of an
-    embedding, and of the `head` that gives logits, belong to a token each: orthogonal steps would
-    move rare tokens as far as frequent ones, so AdamW keeps them. One rate serves both, since a
+    embedding, and of a head that gives logits, belong to a token or a class each: orthogonal steps
+    would move rare ones as far as frequent ones, so AdamW keeps them. One rate serves both, since a
     step of Muon is made as large as one of Adam.
 
     Matrices decay if `weight_decay` is set; vectors (norms, biases) never do.
@@ -29,7 +29,8 @@ def make_optimizers(
     muon: list[nn.Parameter] = []
     if settings.optimizer == "muon":
         rows = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-        rows |= {head.weight} if isinstance(head, nn.Linear) else set()
+        heads = [getattr(model, name, None) for name in _HEADS]
+        rows |= {head.weight for head in heads if isinstance(head, nn.Linear)}
         kinds = nn.Linear | nn.RNNBase
         layers = [module for module in model.modules() if isinstance(module, kinds)]
         inside = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}

@@ -42,7 +42,9 @@ def fill_ctranslate2(
     `atomic_folder`.
     """
     specs: Any = optional("ctranslate2.specs", extra="export", where=str(folder))
-    _refuse(settings)
+    if odd := not_computed(settings):
+        told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
+        raise UserError(f"CTranslate2 does not compute {told}", where="model")
     spec = specs.TransformerSpec.from_config(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         settings.n_heads,
@@ -63,15 +65,14 @@ def fill_ctranslate2(
     spec.save(str(folder))
 
 
-def _refuse(settings: TransformerSettings) -> None:
+def not_computed(settings: TransformerSettings) -> list[str]:
+    """The settings that say what CTranslate2 does not compute."""
     odd = [key for key, known in _COMPUTED.items() if getattr(settings, key) not in known]
     if settings.kv_heads != settings.n_heads:
         odd.append("n_kv_heads")
     if settings.head_width * settings.n_heads != settings.d_model:
         odd.append("d_head")
-    if odd:
-        told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
-        raise UserError(f"CTranslate2 does not compute {told}", where="model")
+    return odd
 
 
 def _side(

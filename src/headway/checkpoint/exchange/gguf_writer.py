@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +26,19 @@ from headway.settings.model import DecoderSettings, RotaryScaling
 
 StorageName = Literal["F32", "F16", "Q8_0"]
 _BLOCK = 32  # numbers of a row that Q8_0 stores together
+_LARGEST = {"F16": 65504.0, "Q8_0": 127 * 65504.0}  # a block's scale is half precision as well
+_LLAMA: dict[str, Sequence[object]] = {
+    "norm": ("rms",),
+    "order": ("pre",),
+    "feed_forward": ("swiglu",),
+    "positions": ("rotary",),
+    "score": ("scaled_dot",),
+    "bias": (False,),
+    "attention_bias": (None, False),
+    "residual": (True,),
+    "scale_embedding": (False,),
+    "norm_embedding": (False,),
+}
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 
 
@@ -39,8 +53,8 @@ def write_gguf(
     """Write the model and the `tokenizer.*` metadata, whole or not at all.
 
     Matrices are stored as `storage` says, vectors in float32. Raises UserError for a model that is
-    no Llama, for a scaling of positions that no reader could tell, and for rows that Q8_0 cannot
-    store.
+    no Llama, for a scaling of positions that no reader could tell, and for rows or numbers that
+    `storage` cannot hold.
     """
     gguf = optional("gguf", extra="gguf", where=str(path))
     _check(settings, storage)
@@ -50,6 +64,10 @@ def write_gguf(
     tensors = to_theirs(rows, model.state_dict())
     if settings.rotary_scaling is not None:
         tensors[FACTORS] = _factors(settings, settings.rotary_scaling)
+    for name, tensor in tensors.items():
+        if tensor.ndim == 2 and float(tensor.abs().max()) > _LARGEST.get(storage, math.inf):
+            what = f"'{name}' has numbers beyond {_LARGEST[storage]:,.0f}, {storage}'s largest"
+            raise UserError(what, where="model", todo="write --type f32")
     with atomic_file(path) as place:
         writer = gguf.GGUFWriter(place, "llama")
         for key, value in (_metadata(settings, model.n_tokens, storage) | dict(tokenizer)).items():
@@ -69,15 +87,7 @@ def write_gguf(
 
 
 def _check(settings: DecoderSettings, storage: StorageName) -> None:
-    llama: dict[str, object] = {
-        "norm": "rms",
-        "order": "pre",
-        "feed_forward": "swiglu",
-        "positions": "rotary",
-    }
-    llama |= {"score": "scaled_dot", "bias": False, "residual": True}
-    llama |= {"scale_embedding": False, "norm_embedding": False}
-    odd = [key for key, value in llama.items() if getattr(settings, key) != value]
+    odd = [key for key, known in _LLAMA.items() if getattr(settings, key) not in known]
     if odd:
         told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
         what = f"GGUF is written for Llama models; this one has {told}"

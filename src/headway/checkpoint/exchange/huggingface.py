@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.base.errors import UserError, visible
 from headway.base.files import atomic_folder, to_json
-from headway.checkpoint.exchange import bert, marian
+from headway.checkpoint.exchange import bert, ctranslate, marian
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.families import FAMILIES, Family, family_of
 from headway.checkpoint.exchange.folders import (
@@ -20,6 +21,7 @@ from headway.checkpoint.exchange.folders import (
     SAFETENSORS,
     read_config,
     read_folder_tensors,
+    refuse_twice,
 )
 from headway.checkpoint.exchange.names import Row, linear, row, to_ours, to_theirs, within
 from headway.checkpoint.weights import adopt, on_meta, write_foreign
@@ -40,11 +42,14 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
 
     Gives a `Decoder`, an `Encoder` (alone, or in a `MaskedLanguageModel` or a `Classifier` where
     the folder has such a head) or a `Transformer`. Raises UserError for a family that Headway
-    lacks, a value of the config that it does not compute, and tensors that are missing, left over
-    or of another shape.
+    lacks, a value of the config that it does not compute, and tensors that are missing, left over,
+    quantised or of another shape.
     """
     config = read_config(folder)
     family = family_of(config)
+    if config.table.get("quantization_config") is not None:
+        what = "'quantization_config' says that its weights are quantised"
+        raise UserError(what, where=config.where, todo=_WHOLE)
     tensors = _by_name(read_folder_tensors(folder), family, folder)
     settings = _as_found(family.settings(config), tensors, folder)
     _refuse_unequal_copies(tensors, folder)
@@ -112,7 +117,7 @@ def fill_folder(
 def family_for(settings: Any) -> str:
     """The family whose config.json can say these settings. Raises UserError if there is none."""
     wanted = _canonical(settings)
-    differing: dict[str, list[str]] = {}
+    differing: dict[str, dict[str, str]] = {}
     for name, family in FAMILIES.items():
         if not isinstance(wanted, family.kind):
             continue
@@ -122,12 +127,21 @@ def family_for(settings: Any) -> str:
             continue
         mine, theirs = wanted.to_table(), _canonical(found).to_table()
         keys = sorted((mine.keys() | theirs.keys()) - _FREE)
-        differing[name] = [key for key in keys if mine.get(key) != theirs.get(key)]
+        differing[name] = {
+            key: f"{key} = {theirs.get(key)!r}, not {mine.get(key)!r}"
+            for key in keys
+            if mine.get(key) != theirs.get(key)
+        }
         if not differing[name]:
             return name
-    nearest = min(differing, key=lambda name: len(differing[name]), default=None)
-    told = f"; of '{nearest}' these differ: {', '.join(differing[nearest])}" if nearest else ""
-    raise UserError(f"no Hugging Face model computes what these settings say{told}", where="model")
+    what, todo = "no Hugging Face model computes what these settings say", None
+    if differing:
+        nearest = min(differing, key=lambda name: len(differing[name]))
+        what += f"; '{nearest}' has {', '.join(differing[nearest].values())}"
+        todo = "train it as that has it"
+    if isinstance(settings, TransformerSettings) and not ctranslate.not_computed(settings):
+        todo = f"{todo}, or write --format ctranslate2" if todo else "write --format ctranslate2"
+    raise UserError(what, where="model", todo=todo)
 
 
 # What does not change the function that is computed
@@ -140,8 +154,8 @@ def _canonical(settings: Any) -> Any:
         settings = settings.model_copy(update={"head_bias": True})  # of zeros, if it has none
     if not isinstance(settings, StackSettings):
         raise UserError("only Transformers have a Hugging Face form", where="model.kind")
-    widths = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
-    return settings.model_copy(update=widths)
+    plain = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
+    return settings.model_copy(update=plain | {"attention_bias": settings.biases_attention})
 
 
 def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str, Tensor]:
@@ -151,13 +165,20 @@ def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str
         name = theirs.removeprefix(family.prefix)
         if family.kind is EncoderSettings:
             name = bert.named_today(name)
-        if name in tensors:
-            what = f"'{visible(name)}' is there by two names"
-            raise UserError(what, where=str(folder), todo="this model cannot be imported")
+        refuse_twice({name} & tensors.keys(), folder)
+        if tensor.dtype not in _NUMBERS and not _NO_WEIGHT.search(name):
+            kind = str(tensor.dtype).removeprefix("torch.")
+            what = f"'{visible(name)}' holds {kind}, not float16, bfloat16, float32 or float64"
+            raise UserError(what, where=str(folder), todo=_WHOLE)
         tensors[name] = tensor
     if family.kind is EncoderSettings:
         return bert.without_idle_pooler(tensors, str(folder))
     return tensors
+
+
+_NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_NO_WEIGHT = re.compile(r"position_ids$|\.attn\.(bias|masked_bias)$")  # of old files: not read
+_WHOLE = "take the model as it was before it was quantised"
 
 
 def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:

@@ -17,8 +17,6 @@ def settings_of(config: Config) -> DecoderSettings:
     """What a config.json says. Raises UserError for what Headway does not compute."""
     config.need("hidden_act", "silu", default="silu")
     config.need("pretraining_tp", 1, default=1)
-    bias = config.take("attention_bias", bool, False)
-    config.need("mlp_bias", bias, default=False)
     theta, scaling = _positions(config)
     return config.settings(
         DecoderSettings,
@@ -28,7 +26,8 @@ def settings_of(config: Config) -> DecoderSettings:
         n_heads=(n_heads := config.take("num_attention_heads", int)),
         n_kv_heads=config.take("num_key_value_heads", int, n_heads),
         d_head=config.take("head_dim", int, config.take("hidden_size", int) // max(1, n_heads)),
-        bias=bias,
+        bias=config.take("mlp_bias", bool, False),
+        attention_bias=config.take("attention_bias", bool, False),
         norm="rms",
         norm_eps=config.take("rms_norm_eps", float, 1e-6),
         order="pre",
@@ -64,7 +63,7 @@ def config_of(settings: DecoderSettings, *sizes: int) -> dict[str, Any]:
         "num_key_value_heads": settings.kv_heads,
         "head_dim": settings.head_width,
         "hidden_act": "silu",
-        "attention_bias": settings.bias,
+        "attention_bias": settings.biases_attention,
         "mlp_bias": settings.bias,
         "rms_norm_eps": settings.norm_eps,
         "rope_parameters": rotary,
@@ -81,7 +80,7 @@ def body(settings: DecoderSettings) -> list[Row]:
     """The rows of `Decoder`, without its head."""
     return [
         row("embedding.tokens.weight", "embed_tokens.weight"),
-        *layers(_layer(bias=settings.bias), settings.n_layers),
+        *layers(_layer(settings), settings.n_layers),
         row("stack.final_norm.weight", "norm.weight"),
     ]
 
@@ -103,13 +102,15 @@ def _positions(config: Config) -> tuple[float, dict[str, Any] | None]:
     }
 
 
-def _layer(*, bias: bool) -> list[Row]:
+def _layer(settings: DecoderSettings) -> list[Row]:
     ours, theirs = "stack.layers.{}", "layers.{}"
-    pairs = {
+    attention = {
         "attention.to_query": "self_attn.q_proj",
         "attention.to_key": "self_attn.k_proj",
         "attention.to_value": "self_attn.v_proj",
         "attention.to_output": "self_attn.o_proj",
+    }
+    feed_forward = {
         "feed_forward.gate": "mlp.gate_proj",
         "feed_forward.up": "mlp.up_proj",
         "feed_forward.down": "mlp.down_proj",
@@ -119,7 +120,11 @@ def _layer(*, bias: bool) -> list[Row]:
         "around_feed_forward.norm": "post_attention_layernorm",
     }
     found = []
-    for names, has_bias in ((pairs, bias), (norms, False)):
+    for names, bias in (
+        (attention, settings.biases_attention),
+        (feed_forward, settings.bias),
+        (norms, False),
+    ):
         for mine, other in names.items():
-            found += linear(f"{ours}.{mine}", f"{theirs}.{other}", bias=has_bias)
+            found += linear(f"{ours}.{mine}", f"{theirs}.{other}", bias=bias)
     return found
