@@ -95,7 +95,9 @@ def _killed_at(path: Path, nth: int) -> None:
 
 def test_a_run_killed_as_it_began_is_told_from_one_to_resume(tmp_path: Path) -> None:
     (create(tmp_path / "run").path / "config.json").unlink()
-    with pytest.raises(UserError, match="as it began, or no run; delete it if it was one, or choose"):
+    with pytest.raises(
+        UserError, match="as it began, or no run; delete it if it was one, or choose"
+    ):
         create(tmp_path / "run")
 
 

@@ -10,7 +10,7 @@ import typer
 
 from headway.base.errors import UserError
 from headway.base.files import refuse_same, write_atomic
-from headway.cli.options import Device, JsonFile, Model, write_json
+from headway.cli.options import Device, JsonFile, Model, refuse_inputs, write_json
 
 
 def prompt(  # long: its options
@@ -63,9 +63,10 @@ def prompt(  # long: its options
 
     Example: headway prompt model.gguf --task glue/sst2 --lines 200
     """
-    refuse_same(json, file, log, svg)
-    refuse_same(log, file, svg)
-    refuse_same(svg, file)
+    for out in (json, log, svg):
+        refuse_inputs(out, model, file)
+    refuse_same(json, log, svg)
+    refuse_same(log, svg)
     from headway.lens.figures import picture_kind
     from headway.runs.prompting import prompt as ask
 

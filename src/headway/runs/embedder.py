@@ -78,16 +78,18 @@ class Embedder:
         )
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str]) -> Tensor:
+    def embed(self, texts: Sequence[str], *, numbers: Sequence[int] | None = None) -> Tensor:
         """One vector a text, of length 1 if the model normalises: (N, D) float32 on the CPU.
 
-        A text of more than `longest` tokens is cut, with a warning that names it.
+        A text of more than `longest` tokens is cut, with a warning that names it, by its number in
+        `numbers` if they are given.
         """
         refuse_one_text(texts)
         if not texts:
             return torch.zeros(0, self.model.embedding.tokens.embedding_dim)
         framed = self.tokenizer.framed(texts)
-        rows = [self._cut(row, number) for number, (row, _) in enumerate(framed, start=1)]
+        numbers = numbers or range(1, len(texts) + 1)
+        rows = [self._cut(row, n) for n, (row, _) in zip(numbers, framed, strict=True)]
         order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
         found: list[tuple[int, Tensor]] = []
         for begin in range(0, len(order), _TOGETHER):
