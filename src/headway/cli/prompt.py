@@ -39,7 +39,8 @@ def prompt(  # long: its options
         str | None,
         typer.Option(
             metavar="TEXT",
-            help=r"The prompt, with {text} and {second}, or keys of a row; \n is a new line.",
+            help=r"The prompt, with {text} and {second}, or keys of a row; \n is a new line, {{ "
+            "and }} are braces.",
         ),
     ] = None,
     by: Annotated[
@@ -78,7 +79,7 @@ def prompt(  # long: its options
         task,
         glue=glue,
         file=file,
-        template=template.replace(r"\n", "\n") if template else None,
+        template=None if template is None else template.replace(r"\n", "\n"),
         shots=_numbers(shots),
         draws=draws,
         seed=seed,
