@@ -168,6 +168,18 @@ def test_the_verbs_take_it(run: Path, cli: Callable[..., Any], tmp_path: Path) -
     assert "does not translate" in cli("translate", run, stdin=b"one\n").error
 
 
+@pytest.mark.parametrize("most", [2, 3, 9])
+def test_samples_fit_into_a_short_context(
+    most: int, recipe: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whatever the settings; the run died at its first evaluation."""
+    table = {**recipe, "data": {**recipe["data"], "length": None}, "evaluate": {"rows": 20}}
+    table["tokenizer"] = {"kind": "bpe", "size": 300}
+    few = {"train.steps": 1, "model.max_length": most}
+    headway.train(table, out=tmp_path / "run", **few)
+    assert len(records(tmp_path / "run", "valid")[0]["passages"]) == 3
+
+
 def test_too_few_tokens_and_too_long_rows_are_told(recipe: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="fewer than one batch of 99,999"):
         headway.train(recipe, out=tmp_path / "run", **{"train.batch_tokens": 99_999})
