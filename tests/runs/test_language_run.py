@@ -165,7 +165,11 @@ def test_the_verbs_take_it(run: Path, cli: Callable[..., Any], tmp_path: Path) -
     told = cli("info", run).out.decode()
     assert "documents: numbers, letters" in told
     assert "bits_per_byte" in told
-    assert "does not translate" in cli("translate", run, stdin=b"one\n").error
+    assert "a language model does not translate" in cli("translate", run, stdin=b"one\n").error
+    letters = ["generate", run, "--prompt", "one ten", "--prompt", "zwei", "--greedy"]
+    said = cli(*letters).err
+    assert "unknown to the tokeniser: 2 of 3 tokens, such as 'ten', 'zwei' (prompts 1, 2)" in said
+    assert "unknown" not in cli(*words).err
 
 
 @pytest.mark.parametrize("most", [2, 3, 9])

@@ -126,10 +126,10 @@ def _evaluate_pairs(
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
-    from headway.runs.open_model import open_translator
+    from headway.runs.open_model import open_judged, open_translator
     from headway.settings.kinds import TranslationRecipe
 
-    translator = open_translator(run, device=device)
+    translator = (open_translator if data or beam else open_judged)(run, device=device)
     recipe, pairs = translator.recipe, None
     if data:
         pairs = read_pairs(*data)

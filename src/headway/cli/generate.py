@@ -17,6 +17,7 @@ from headway.cli.options import (
     stdin_lines,
     write_json,
 )
+from headway.cli.volume import Unknown
 
 
 def generate(  # long: its options
@@ -116,6 +117,10 @@ def generate(  # long: its options
         print()
     else:
         print("\n\n".join(begin + each.text for begin, each in zip(begins, found, strict=True)))
+    unknown = Unknown("prompts")
+    for number, row in enumerate(opened.tokenizer.cut(given), start=1):
+        unknown.note(number, *row)
+    unknown.say()
     told = [dataclasses.asdict(each) for each in found]
     write_json(json, told[0] if len(told) == 1 else told)
 

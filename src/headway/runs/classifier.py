@@ -36,6 +36,7 @@ class TextClassifier:
     for.
     """
 
+    what = "a classifier"
     use = "classify {} < FILE"  # what the command line does with it
 
     def __init__(

@@ -33,6 +33,8 @@ class Embedder:
     2019, section 3.
     """
 
+    what = "a sentence encoder"
+
     def __init__(
         self,
         model: Encoder,

@@ -30,7 +30,7 @@ def describe(path: Path) -> dict[str, str]:
     if checkpoint is not None:  # a stop saves between two log lines
         step = checkpoint.step
     facts = {
-        "recipe": recipe.description,
+        **({"recipe": recipe.description} if recipe.description else {}),
         **_data(recipe),
         "model": _model(config),
         "vocabulary": _vocabulary(config),
