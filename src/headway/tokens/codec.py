@@ -78,7 +78,9 @@ class Codec:
         rows = (self._made.encode_batch(block) for block in blocks(texts))
         return [row.offsets for block in rows for row in block]
 
-    def _cut(self, texts: Iterable[str], lost: Set[int]) -> Iterator[tuple[list[int], list[str]]]:
+    def _cut(
+        self, texts: Iterable[str], lost: Set[int | None]
+    ) -> Iterator[tuple[list[int], list[str]]]:
         """For each text its ids, none of a frame, and what those among `lost` were in it."""
         for block in blocks(texts):
             for text, row in zip(
