@@ -66,7 +66,7 @@ def test_a_full_disk(
 def test_a_full_disk_under_tensorboard_s_thread(
     recipe: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.base.files import Records
+    from headway.base.records import Records
 
     monkeypatch.setattr(Records, "append", lambda _, record: None)  # or it may be full before
     words = ("--set", "train.steps=20", "--set", "train.log_every=1")
