@@ -122,7 +122,7 @@ def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
         raise _other(f"a {settings.kind}", place, "embed text", todo)
     opened = load(place, device=device)
     if not isinstance(opened, LanguageModel | TextClassifier | Filler):
-        raise _other(repr(opened), place, "embed text", todo)
+        raise _other(opened.what, place, "embed text", todo)
     model = opened.model if isinstance(opened, LanguageModel) else opened.model.encoder
     pooling: Pooling = gguf_pooling(GGUF(place)) if place.suffix == ".gguf" else "mean"
     manner = Manner(longest=opened.settings.max_length, pooling=pooling)
