@@ -39,7 +39,7 @@ def room_for(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("size", "save_every", "what"),
     [
-        (500, 4, r"run/recipe.toml: the file is larger"),
+        (500, 4, r"run: the file is larger"),
         (2500, 100, r"run/(tensorboard|metrics\.jsonl): the file is larger"),
         (9000, 4, r"run/checkpoints/step-4: the file is larger"),
     ],
