@@ -41,7 +41,12 @@ from headway.checkpoint.exchange.gguf_writer import write_gguf
 from headway.checkpoint.exchange.huggingface import read_model, write_model
 from headway.models.build import build, build_decoder, build_masked
 from headway.runs.text_tokenizers import file_tokenizer
-from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
+from headway.settings.model import (
+    DecoderSettings,
+    EncoderSettings,
+    RotaryScaling,
+    TransformerSettings,
+)
 from headway.settings.presets import PRESETS
 from headway.tokens.gguf_metadata import gguf_metadata
 from headway.tokens.text import Roles, TextTokenizer
@@ -85,7 +90,9 @@ def tokenizer() -> TextTokenizer:
 
 def gguf_cases(folder: Path) -> list[Case]:
     """A Llama stored in each way. The library quantises to few: the others get blocks of bytes."""
-    settings = DecoderSettings(**PRESETS["smollm2-135m"] | SMALL | {"n_kv_heads": 2})
+    scaling = RotaryScaling(factor=4.0, original_max_length=16)
+    changed = SMALL | {"n_kv_heads": 2, "rotary_scaling": scaling}
+    settings = DecoderSettings(**PRESETS["smollm2-135m"] | changed)
     model = build_decoder(settings, n_tokens=N_TOKENS, seed=SEED)
     metadata = gguf_metadata(tokenizer(), N_TOKENS)
     path = folder / "f32.gguf"

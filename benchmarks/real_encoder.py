@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     model = open_embedder(arguments.folder, device="cpu")
-    apart = (model.embed(TEXTS) - theirs(arguments.folder, TEXTS, model.longest)).abs()
+    apart = (model.embed(TEXTS) - theirs(arguments.folder, TEXTS, model.manner.longest)).abs()
     ranks = ranking(model)
     found = {
         "machine": environment(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 V, D, F, H, G, K = 40, 64, 96, 4, 2, 16
+
+
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
 
 
 def turned(weight: Tensor, heads: int) -> Tensor:
@@ -48,9 +62,17 @@ def llama() -> Any:
     return model
 
 
-def write(path: Path, model: Any, *, factors: Tensor | None = None, kind: Any = None) -> None:
-    """The file of a Llama, as llama.cpp's converter would write it."""
+def write(
+    path: Path,
+    model: Any,
+    *,
+    factors: Tensor | None = None,
+    kind: Any = None,
+    said: Callable[[Any], None] = lambda writer: None,
+) -> None:
+    """The file of a Llama, as llama.cpp's converter would write it, with what is `said` besides."""
     writer = gguf.GGUFWriter(path, "llama")
+    said(writer)
     config = model.config
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -66,20 +88,9 @@ def write(path: Path, model: Any, *, factors: Tensor | None = None, kind: Any = 
     writer.add_token_list([*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL", "ab", "abc"])
     writer.add_token_merges(["a b", "ab c"])
     writer.add_token_types([1] * V)
-    names = {
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-    }
     tensors = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
     for layer in range(config.num_hidden_layers):
-        tensors |= {f"blk.{layer}.{b}": f"model.layers.{layer}.{a}" for a, b in names.items()}
+        tensors |= {f"blk.{layer}.{b}": f"model.layers.{layer}.{a}" for a, b in NAMES.items()}
     for theirs, name in tensors.items():
         value = model.state_dict()[f"{name}.weight"]
         if theirs.endswith(("attn_q", "attn_k")):
@@ -128,9 +139,28 @@ def test_positions_that_a_file_stretches_are_llama_3s(tmp_path: Path) -> None:
     write(tmp_path / "a.gguf", theirs, factors=factors)
     ours, _ = read_gguf_model(GGUF(tmp_path / "a.gguf"))
     torch.testing.assert_close(ours(IDS), stretched(IDS).logits, atol=1e-5, rtol=1e-5)
-    write(tmp_path / "b.gguf", theirs, factors=factors.sqrt())
-    with pytest.raises(UserError, match="not the factors"):
-        read_gguf_model(GGUF(tmp_path / "b.gguf"))
+
+
+@pytest.mark.parametrize(
+    "factors", [[1.0] * 7 + [2.0], [0.0] * 8, [-1.0] * 8, [torch.inf] * 8, [1.0]]
+)
+def test_other_factors_of_positions_are_one_message(tmp_path: Path, factors: list[float]) -> None:
+    write(tmp_path / "a.gguf", llama(), factors=torch.tensor(factors))
+    with pytest.raises(UserError, match="rope_freqs"):
+        read_gguf_model(GGUF(tmp_path / "a.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (lambda writer: writer.add_rope_scaling_factor(4.0), r"rope\.scaling\.factor' is 4\.0"),
+        (lambda writer: writer.add_causal_attention(False), r"attention\.causal' is False"),
+    ],
+)
+def test_what_is_not_computed_is_refused(tmp_path: Path, said: Any, told: str) -> None:
+    write(tmp_path / "a.gguf", llama(), said=said)
+    with pytest.raises(UserError, match=told):
+        read_gguf_model(GGUF(tmp_path / "a.gguf"))
 
 
 @pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])

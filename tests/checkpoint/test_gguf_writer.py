@@ -35,13 +35,15 @@ IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
 TOKENIZER = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "é"]}
 
 
+SCALED = {"rotary_theta": 500_000.0}
+
+
 @pytest.mark.parametrize("storage", ["F32", "F16", "Q8_0"])
 @pytest.mark.parametrize("changed", [{}, {"tie": "none"}, {"d_head": 32}, {"stretched": True}])
 def test_what_is_written_is_read(tmp_path: Path, storage: Any, changed: dict[str, Any]) -> None:
     table = LLAMA | changed
     if table.pop("stretched", False):
-        table["rotary_scaling"] = RotaryScaling(factor=8.0, original_max_length=8192)
-        table["rotary_theta"] = 500_000.0
+        table |= SCALED | {"rotary_scaling": RotaryScaling(factor=8.0, original_max_length=8192)}
     settings = DecoderSettings(**table)
     model = build_decoder(settings, n_tokens=40, seed=2)
     write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER, storage=storage)
@@ -62,7 +64,43 @@ def test_what_is_no_llama_is_refused(tmp_path: Path) -> None:
     settings = DecoderSettings(**LLAMA | {"norm": "layer", "positions": "learned"})
     with pytest.raises(UserError, match="this one has norm = 'layer', positions = 'learned'"):
         write_gguf(tmp_path / "a", build_decoder(settings, n_tokens=9), settings, {})
+    for key in ("scale_embedding", "norm_embedding"):
+        changed = DecoderSettings(**LLAMA | {key: True})
+        with pytest.raises(UserError, match=f"this one has {key} = True"):
+            write_gguf(tmp_path / "a", build_decoder(changed, n_tokens=9), changed, {})
     odd = DecoderSettings(**LLAMA | {"d_feed_forward": 100})
     with pytest.raises(UserError, match="no multiple of it"):
         write_gguf(tmp_path / "a", build_decoder(odd, n_tokens=9), odd, {}, storage="Q8_0")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("factor", "length"), [(32.0, 8192), (3.3, 16), (1.5, 4096)])
+def test_a_scaling_that_a_file_can_say_is_read_again(
+    tmp_path: Path, factor: float, length: int
+) -> None:
+    scaling = RotaryScaling(factor=factor, original_max_length=length)
+    settings = DecoderSettings(**LLAMA | SCALED | {"rotary_scaling": scaling})
+    model = build_decoder(settings, n_tokens=40, seed=2)
+    write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER, storage="F32")
+    again, found = read_gguf_model(GGUF(tmp_path / "a.gguf"))
+    assert found.rotary_scaling == scaling
+    assert torch.equal(again(IDS), model(IDS))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"low_frequency": 2.0},
+        {"high_frequency": 8.0},
+        {"original_max_length": 10**8},  # no wave is as long, so that nothing turns 8 times slower
+    ],
+)
+def test_a_scaling_that_a_file_cannot_say_is_refused(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    scaling = RotaryScaling(**{"factor": 8.0, "original_max_length": 8192} | changed)
+    settings = DecoderSettings(**LLAMA | SCALED | {"rotary_scaling": scaling})
+    model = build_decoder(settings, n_tokens=40, seed=2)
+    with pytest.raises(UserError, match="GGUF files hold Llama 3's scaling"):
+        write_gguf(tmp_path / "a.gguf", model, settings, TOKENIZER)
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.models.build import build, build_decoder, build_masked
+from headway.models.build import build, build_classifier, build_decoder, build_masked
+from headway.models.encoder import Classifier
 from headway.nn.positions import Sinusoidal
 from headway.settings.model import DecoderSettings, EncoderSettings, TransformerSettings
 from headway.settings.presets import PRESETS
@@ -166,3 +167,84 @@ def test_what_is_written_twice_must_be_the_same(tmp_path: Path) -> None:
     other = bad_folder(tmp_path / "other", config, tensors | {name: same + 1})
     with pytest.raises(UserError, match="must be the same, but they differ"):
         read_model(other)
+
+
+BERT = EncoderSettings(**PRESETS["bert-tiny"] | {"d_model": 24, "n_heads": 3})
+POOLER = ("bert.pooler.dense.weight", "bert.pooler.dense.bias")
+
+
+def bert_files(
+    tmp_path: Path, *, n_classes: int | None = None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Of a BERT with both of its heads, or with a classifier."""
+    model: Any = build_masked(BERT, n_tokens=V, seed=1)
+    if n_classes is not None:
+        model = build_classifier(BERT, n_tokens=V, n_classes=n_classes, seed=1)
+    write_model(tmp_path / "whole", model, BERT)
+    config = json.loads((tmp_path / "whole" / "config.json").read_text("utf-8"))
+    return config, load_file(tmp_path / "whole" / "model.safetensors")
+
+
+def test_norms_may_have_their_old_names(tmp_path: Path) -> None:
+    config, tensors = bert_files(tmp_path)
+    renamed = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor.clone()
+        for name, tensor in tensors.items()
+    }
+    assert renamed.keys() != tensors.keys()
+    wanted, _ = read_model(tmp_path / "whole")
+    found, _ = read_model(bad_folder(tmp_path / "old", config, renamed))
+    for name, tensor in wanted.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor), name
+    both = bad_folder(tmp_path / "both", config, tensors | renamed)
+    with pytest.raises(UserError, match=r"LayerNorm\.\w+' is there by two names"):
+        read_model(both)
+
+
+def test_a_pooler_that_nothing_reads_is_not_taken(tmp_path: Path) -> None:
+    config, tensors = bert_files(tmp_path)
+    for part in ("weight", "bias"):
+        tensors.pop(f"cls.seq_relationship.{part}")
+    folder = bad_folder(tmp_path / "old", config, tensors)
+    with pytest.warns(UserWarning, match="its pooler is not taken"):
+        found, settings = read_model(folder)
+    assert not settings.pooler
+    assert found.follows is None
+    wanted, _ = read_model(tmp_path / "whole")
+    ids, real = torch.tensor([[3, 1, 4]]), torch.ones(1, 3, dtype=torch.bool)
+    assert torch.equal(found(ids, real), wanted(ids, real))
+    half = tensors | {"cls.seq_relationship.bias": torch.zeros(2)}
+    with pytest.raises(UserError, match=r"missing: cls\.seq_relationship\.weight"):
+        read_model(bad_folder(tmp_path / "half", config, half))
+
+
+@pytest.mark.parametrize(
+    ("changed", "n", "told"),
+    [
+        ({"architectures": ["BertForTokenClassification"]}, 3, "BertForTokenClassification"),
+        ({"architectures": ["BertForMultipleChoice"]}, 1, "BertForMultipleChoice"),
+        ({"problem_type": "multi_label_classification"}, 3, "'multi_label_classification'"),
+        ({"problem_type": "regression"}, 2, "'problem_type' is 'regression' with 2 outputs"),
+        ({"problem_type": 3}, 2, "'problem_type' is 3"),
+    ],
+)
+def test_a_classifier_of_another_kind_is_refused(
+    tmp_path: Path, changed: dict[str, Any], n: int, told: str
+) -> None:
+    config, tensors = bert_files(tmp_path, n_classes=n)
+    with pytest.raises(UserError, match=told):
+        read_model(bad_folder(tmp_path / "bad", config | changed, tensors))
+
+
+@pytest.mark.parametrize("named", [None, [], ["BertForSequenceClassification"]])
+def test_a_classifier_needs_its_pooler_and_no_name(tmp_path: Path, named: Any) -> None:
+    config, tensors = bert_files(tmp_path, n_classes=1)
+    config |= {"architectures": named, "problem_type": "regression"}
+    found, _ = read_model(bad_folder(tmp_path / "good", config, tensors))
+    assert isinstance(found, Classifier)
+    for name in POOLER:
+        tensors.pop(name)
+    with pytest.raises(UserError, match="a classifier without a pooler"):
+        read_model(bad_folder(tmp_path / "bad", config, tensors))

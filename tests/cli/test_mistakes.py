@@ -263,21 +263,6 @@ def test_options_that_do_not_go_together(
     assert said.out == b""
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (("--task", "glue/sst2", "--tasks", "a"), "--task and --tasks are two questions"),
-        (("--task", "glue/sst2", "--beam", 2), "--task: --beam is for a translator"),
-        (("--task", "glue/sst2", "--lines", 2), "--lines goes with --tasks; add --tasks NAME"),
-        (("--glue", "a"), "--glue goes with --task; add --task NAME"),
-        (("--shots", 2), "--shots goes with --tasks"),
-        (("--tasks", "a", "--data", "a", "b"), "--tasks: --data is for a translator"),
-    ],
-)
-def test_options_of_another_question(words: tuple[Any, ...], what: str, cli: Cli) -> None:
-    assert what in cli("evaluate", "a-run", *words).error
-
-
 def test_input_that_is_not_utf8(trained: Run, cli: Cli) -> None:
     said = cli("translate", trained("plain"), stdin=b"un\n\xff\n")
     assert "standard input:2: not UTF-8: byte 0xff at position 1" in said.error
@@ -308,15 +293,3 @@ def test_words_that_no_verb_knows(words: tuple[Any, ...], cli: Cli) -> None:
     assert said.code == 2
     assert "Traceback" not in said.err
     assert "Usage: " in said.err
-
-
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (("--greedy", "--temperature", 0.5), "--greedy: --temperature is for random draws"),
-        (("--greedy", "--top-k", 0), "--greedy: --top-k is for random draws"),
-        (("--chat", "--prompt", " "), "--chat: an empty message asks nothing"),
-    ],
-)
-def test_generate_takes_what_it_can_use(words: tuple[Any, ...], what: str, cli: Cli) -> None:
-    assert what in cli("generate", "a-model", *words, stdin=b"").error

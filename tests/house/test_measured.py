@@ -160,3 +160,33 @@ def test_the_table_of_public_trainings_is_what_was_counted() -> None:
     low, likely, high = (f"{100 * share:.0f}" for share in found["utilisation"])
     assert f"this is {low} to {high} %, likely {likely} %" in page
     assert f"price is {found['rows'][-1]['forecast_usd']:,.0f}" in page
+
+
+def test_a_model_that_went_there_and_back_is_what_was_measured() -> None:
+    page = (ROOT / "docs" / "how-to" / "models.md").read_text("utf-8")
+    found = json.loads((RESULTS / "smollm2.json").read_text("utf-8"))
+    exact = ("on the file", "on the exported folder", "prompts as text", "on the exported f32")
+    compared: dict[str, Any] = found["compared"]
+    cut = [each for name, each in compared.items() if name.startswith("texts that llama.cpp cuts")]
+    whole = [each for name, each in compared.items() if name.endswith(exact)]
+    assert len(cut) == 3
+    assert len(whole) == 5
+    assert all(each["same"] == each["of"] for each in [*cut, *whole])
+    (of,) = {each["of"] for each in whole}
+    assert f"for {of} prompts" in page
+    assert f"the same {found['tokens']} greedy tokens" in page
+    f16, q8 = (compared[f"headway on the exported {kind}"]["same"] for kind in ("f16", "q8_0"))
+    assert f"`f16` keeps {f16} of the {of}, `q8_0` {q8}." in page
+
+
+def test_mutated_files_are_refused_as_was_measured() -> None:
+    page = (ROOT / "docs" / "how-to" / "models.md").read_text("utf-8")
+    found = json.loads((RESULTS / "fuzz_weights.json").read_text("utf-8"))
+    cases = list(found["cases"].values())
+    refused = sum(case["files"]["refused"] for case in cases)
+    assert sum(sum(case["files"].values()) for case in cases) == found["files"] >= 100_000
+    assert f"Of {found['files']:,} mutated" in page
+    assert f"{refused:,} were refused with one message each" in page
+    assert all(case["files"].keys() <= {"refused", "opened"} for case in cases)
+    assert not any(case["bad"] for case in cases)
+    assert max(max(case["most_memory_over_size"].values()) for case in cases) < 2

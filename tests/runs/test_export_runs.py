@@ -14,6 +14,7 @@ import headway
 from headway.base.errors import UserError
 from headway.runs.classifier import TextClassifier
 from headway.runs.language_model import LanguageModel
+from headway.runs.open_model import open_embedder
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -128,3 +129,6 @@ def test_a_classifier_labels_in_transformers(tmp_path: Path) -> None:
         found = theirs(**made(["a good thing"], return_tensors="pt")).logits.softmax(-1)
     torch.testing.assert_close(found, ours.probabilities(["a good thing"]), atol=1e-5, rtol=1e-5)
     assert [theirs.config.id2label[place] for place in range(2)] == ours.labels
+    texts = ["a good thing", "bad"]
+    embedded = open_embedder(tmp_path / "run", device="cpu").embed(texts)
+    torch.testing.assert_close(open_embedder(tmp_path / "a", device="cpu").embed(texts), embedded)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
@@ -16,7 +19,7 @@ from headway.checkpoint.exchange.huggingface import write_model
 from headway.models.build import build_masked
 from headway.models.encoder import MaskedLanguageModel
 from headway.runs.filler import Filler
-from headway.runs.open_model import open_embedder, open_filler
+from headway.runs.open_model import open_filler
 from headway.settings.model import EncoderSettings
 from headway.tokens.text import Roles, TextTokenizer
 
@@ -143,13 +146,25 @@ def test_mistakes_are_one_message_each(folder: Path, tmp_path: Path) -> None:
     assert model.fill([]) == []
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": null}', encoding="utf-8")
     with pytest.raises(UserError, match="no token that masks others"):
         open_filler(tmp_path)
 
 
-def test_its_encoder_embeds(folder: Path) -> None:
-    embedder = open_filler(folder, device="cpu").embedder()
-    texts = ["paris is the capital of france .", "playing"]
-    torch.testing.assert_close(
-        embedder.embed(texts), open_embedder(folder, device="cpu").embed(texts)
-    )
+def test_a_folder_as_bert_base_uncased_is_fills(
+    folder: Path, tmp_path: Path, cli: Callable[..., Any]
+) -> None:
+    """Its norms have their old names, and no file says which token masks others."""
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}', encoding="utf-8")
+    tensors = load_file(folder / "model.safetensors")
+    for name in list(tensors):
+        if "LayerNorm" in name:
+            old = name.replace(".weight", ".gamma").replace(".bias", ".beta")
+            tensors[old] = tensors.pop(name)
+    save_file(tensors, tmp_path / "model.safetensors")
+    text = "the capital of [MASK] is paris ."
+    said, wanted = (cli("fill", path, "--text", text) for path in (tmp_path, folder))
+    assert said.code == 0, said
+    assert said.out == wanted.out

@@ -17,7 +17,7 @@ from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import write_model
 from headway.models.build import build_decoder
 from headway.runs.language_model import LanguageModel, Sampling
-from headway.runs.open_model import open_embedder, open_language_model
+from headway.runs.open_model import open_language_model
 from headway.settings.model import DecoderSettings
 from headway.settings.presets import PRESETS
 
@@ -144,16 +144,11 @@ def test_what_can_be_judged_is_told(folder: Path, cli: Callable[..., Any]) -> No
     assert "a language model does not translate" in cli("evaluate", folder, "--beam", 2).error
 
 
-def test_a_decoder_does_not_embed(folder: Path) -> None:
-    with pytest.raises(UserError, match="a decoder does not embed"):
-        open_embedder(folder)
-
-
 def test_more_ids_than_rows_are_refused(folder: Path, tmp_path: Path) -> None:
     made = bytes_tokenizer()
     made.add_tokens(["one more"])
     for name in ("config.json", "model.safetensors", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     made.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(UserError, match="261 ids, the model 260 rows"):
+    with pytest.raises(UserError, match="261 ids, the model's embedding only 260 rows: 'one▁more'"):
         open_language_model(tmp_path)

@@ -244,16 +244,22 @@ def to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
+def read_text(path: Path) -> str:
+    """The text in a file; raises UserError if there is none, or it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError("there is no such file", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"not UTF-8: {error.reason}", where=str(path)) from None
+
+
 def read_json(path: Path) -> Any:
     """The value in a JSON file; raises UserError naming the line where it is broken."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError("there is no such file", where=str(path)) from None
+        return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"not UTF-8: {error.reason}", where=str(path)) from None
     except (RecursionError, ValueError) as error:
         deep = isinstance(error, RecursionError)
         what = "nested too deep" if deep else "a number of thousands of digits"

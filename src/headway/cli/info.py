@@ -15,7 +15,9 @@ def info(
     run: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN|PRESET", help="The folder of a run, or a preset.", show_default=False
+            metavar="MODEL|PRESET",
+            help="A run, a Hugging Face folder, a .gguf file, or a preset.",
+            show_default=False,
         ),
     ],
     length: Annotated[
@@ -26,11 +28,13 @@ def info(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Say what a run is: model, data, progress, scores; or what a preset comes to.
+    """Say what a model is: of a run also data, progress, scores; or what a preset comes to.
 
     Of a preset: parameters, operations of training and inference, bytes of training and cache.
 
     Example: headway info runs/fr-en
+
+    Example: headway info model.gguf
 
     Example: headway info llama-3.2-1b --length 2048
     """

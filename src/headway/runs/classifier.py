@@ -17,6 +17,7 @@ from headway.runs.framing import framed_rows
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import EncoderSettings
 from headway.tokens.text import TextTokenizer
+from headway.tokens.tokenizer import check_fits
 
 BATCH_TOKENS = 4096
 
@@ -50,12 +51,7 @@ class TextClassifier:
         device: torch.device,
         pairs: bool | None = None,
     ) -> None:
-        if len(tokenizer) > model.encoder.n_tokens:
-            raise UserError(
-                f"the tokeniser has {len(tokenizer)} ids, the model {model.encoder.n_tokens} rows",
-                where=tokenizer.where,
-                todo="use the tokeniser that the model was trained with",
-            )
+        check_fits(tokenizer, model.encoder.n_tokens, tokenizer.where)
         self.model, self.tokenizer, self.settings = model.to(device).eval(), tokenizer, settings
         self.labels = None if labels is None else list(labels)
         self.longest, self.device, self.pairs = longest, device, pairs

@@ -14,11 +14,11 @@ from headway.base.errors import UserError
 from headway.batches.masked import MaskedBatch
 from headway.batches.pairs import EncodedSide
 from headway.models.encoder import MaskedLanguageModel
-from headway.runs.embedder import Embedder
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import EncoderSettings
 from headway.tokens.kinds import CONTINUES
 from headway.tokens.text import TextTokenizer
+from headway.tokens.tokenizer import check_fits
 
 MASK = "[MASK]"  # how it can be written for every model
 _TOGETHER = 32  # texts
@@ -57,13 +57,7 @@ class Filler:
         settings: EncoderSettings,
         device: torch.device,
     ) -> None:
-        n_rows = model.encoder.n_tokens
-        if len(tokenizer) > n_rows:
-            raise UserError(
-                f"the tokeniser has {len(tokenizer)} ids, the model {n_rows} rows",
-                where=tokenizer.where,
-                todo="use the tokeniser that the model was trained with",
-            )
+        check_fits(tokenizer, model.encoder.n_tokens, tokenizer.where)
         if tokenizer.roles.mask is None:
             raise UserError(
                 "this tokeniser has no token that masks others",
@@ -80,15 +74,6 @@ class Filler:
     def __repr__(self) -> str:
         n = sum(weight.numel() for weight in self.model.parameters())
         return f"Filler({n:,} parameters, {len(self.tokenizer):,} ids, {self.device})"
-
-    def embedder(self) -> Embedder:
-        """The encoder alone, which gives a text the mean of its states."""
-        return Embedder(
-            self.model.encoder,
-            self.tokenizer,
-            longest=self.settings.max_length,
-            device=self.device,
-        )
 
     def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
         """Guess what stands where each text has [MASK], or the tokeniser's own mask.

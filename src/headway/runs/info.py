@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headway.checkpoint.exchange.folders import is_foreign
 from headway.checkpoint.run import RECIPE, RunFolder
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
+from headway.runs.model_info import describe_model, settings_in_words
 from headway.settings.kinds import Recipe, TranslationRecipe
 from headway.settings.recipe import load_recipe
 
@@ -17,7 +19,17 @@ _TOLD = (
 
 
 def describe(path: Path) -> dict[str, str]:
-    """Name -> value, for people. Raises UserError if `path` is no run."""
+    """Name -> value, for people: of a run, a Hugging Face folder or a .gguf file.
+
+    Raises UserError if `path` is none of these.
+    """
+    if path.suffix == ".gguf" or is_foreign(path):
+        return describe_model(path)
+    return describe_run(path)
+
+
+def describe_run(path: Path) -> dict[str, str]:
+    """What a run is, and how far it has come. Raises UserError if `path` is none."""
     folder = RunFolder(path)
     config = folder.whole_config()
     recipe = load_recipe(folder.recipe(), where=str(folder.path / RECIPE))
@@ -32,7 +44,7 @@ def describe(path: Path) -> dict[str, str]:
     facts = {
         **({"recipe": recipe.description} if recipe.description else {}),
         **_data(recipe),
-        "model": _model(config),
+        "model": settings_in_words(config["model"]),
         "vocabulary": _vocabulary(config),
         "trained": f"{step:,} of {recipe.train.steps:,} steps in {recipe.train.dtype}",
     }
@@ -77,9 +89,3 @@ def _best(recipe: Recipe, checkpoint: Checkpoint, records: list[dict[str, Any]])
     if best is not None and best["kind"] == "average":
         return f"the mean of the last {best['of']} saves, at step {best['step']:,}"
     return f"of step {state['best_step']:,}"
-
-
-def _model(config: dict[str, dict[str, object]]) -> str:
-    settings = {key: value for key, value in config["model"].items() if value is not None}
-    kind = settings.pop("kind", "")
-    return f"{kind}: {', '.join(f'{key} {value}' for key, value in settings.items())}"

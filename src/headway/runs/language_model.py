@@ -20,6 +20,7 @@ from headway.runs.text_model import refuse_one_text
 from headway.settings.model import DecoderSettings
 from headway.tokens.chat import Message
 from headway.tokens.text import TextTokenizer
+from headway.tokens.tokenizer import check_fits
 
 _TOGETHER = 32  # prompts
 
@@ -63,12 +64,7 @@ class LanguageModel:
         settings: DecoderSettings,
         device: torch.device,
     ) -> None:
-        if len(tokenizer) > model.n_tokens:
-            raise UserError(
-                f"the tokeniser has {len(tokenizer)} ids, the model {model.n_tokens} rows",
-                where=tokenizer.where,
-                todo="use the tokeniser that the model was trained with",
-            )
+        check_fits(tokenizer, model.n_tokens, tokenizer.where)
         self.model, self.tokenizer, self.settings = model.to(device).eval(), tokenizer, settings
         self.device = device
 

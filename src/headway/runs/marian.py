@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from headway.base.errors import UserError
-from headway.base.files import read_json
+from headway.base.files import read_json, read_text
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.folders import read_config
 from headway.checkpoint.exchange.huggingface import read_model
@@ -64,7 +64,7 @@ def marian_tokenizers(folder: Path, config: Config) -> Sides:
 
 
 def _tokenizer(path: Path, start: int) -> Tokenizer:
-    found = Tokenizer.from_json(path.read_text(encoding="utf-8"), where=str(path))
+    found = Tokenizer.from_json(read_text(path), where=str(path))
     found.bos = start
     return found
 

@@ -22,9 +22,10 @@ from headway.runs.filler import Filler
 from headway.runs.language_model import LanguageModel
 from headway.runs.load import open_run
 from headway.runs.marian import open_marian
+from headway.runs.pooling import Manner, Pooling, folder_manner, gguf_pooling
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.translator import Translator
-from headway.settings.model import TransformerSettings
+from headway.settings.model import StackSettings, TransformerSettings
 
 Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
 M = TypeVar("M", Translator, LanguageModel, TextClassifier, Filler)
@@ -56,7 +57,7 @@ def load(path: str | Path, *, device: str = "auto") -> Opened:
 def _at_work(found: Any, settings: Any, folder: Path, device: torch.device) -> Opened:
     """A model of a Hugging Face folder with the tokeniser beside it."""
     if isinstance(found, Encoder):
-        return Embedder.of_folder(found, settings, folder, device)
+        return _folder_embedder(found, settings, folder, device)
     tokenizer = folder_tokenizer(folder)
     if isinstance(found, Decoder):
         return LanguageModel(found, tokenizer, settings, device)
@@ -106,15 +107,33 @@ def open_classifier(path: str | Path, *, device: str = "auto") -> TextClassifier
 
 
 def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
-    """An encoder that gives a vector a text. Raises UserError if there is none at that place."""
-    place = Path(path)
+    """A model that gives a vector a text: an encoder, whatever heads are on it, or a decoder.
+
+    How, a Hugging Face folder or a .gguf file can say; else it is the mean of the states, of length
+    1. Raises UserError if there is no such model at that place.
+    """
+    place, chosen = Path(path), pick_device(device)
+    todo = "name an encoder or a language model"
     if place.suffix != ".gguf" and is_foreign(place):
         found, settings = read_model(place)
-        encoder = found if isinstance(found, Encoder) else getattr(found, "encoder", None)
-        if isinstance(encoder, Encoder):  # whatever heads are on it
-            return Embedder.of_folder(encoder, settings, place, pick_device(device))
-        raise _other(f"a {settings.kind}", place, "embed text", "name an encoder")
-    return _only(Filler, place, device, "embed text", "name an encoder").embedder()
+        model = getattr(found, "encoder", found)
+        if isinstance(model, Encoder | Decoder):
+            return _folder_embedder(model, settings, place, chosen)
+        raise _other(f"a {settings.kind}", place, "embed text", todo)
+    opened = load(place, device=device)
+    if not isinstance(opened, LanguageModel | TextClassifier | Filler):
+        raise _other(opened.what, place, "embed text", todo)
+    model = opened.model if isinstance(opened, LanguageModel) else opened.model.encoder
+    pooling: Pooling = gguf_pooling(GGUF(place)) if place.suffix == ".gguf" else "mean"
+    manner = Manner(longest=opened.settings.max_length, pooling=pooling)
+    return Embedder(model, opened.tokenizer, manner, chosen)
+
+
+def _folder_embedder(
+    model: Encoder | Decoder, settings: StackSettings, folder: Path, device: torch.device
+) -> Embedder:
+    manner = folder_manner(folder, settings.max_length)
+    return Embedder(model, folder_tokenizer(folder), manner, device)
 
 
 def _only(kind: type[M], path: str | Path, device: str, does: str, todo: str) -> M:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.base.files import read_json, to_json
+from headway.base.files import to_json
 from headway.checkpoint.exchange.folders import CONFIG, is_foreign, read_config
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
@@ -19,6 +19,7 @@ from headway.models.seq2seq import Transformer
 from headway.runs.classifier import TextClassifier
 from headway.runs.load import open_run
 from headway.runs.marian import SOURCE, TARGET, marian_tokenizers
+from headway.runs.pooling import sentence_modules
 from headway.runs.text_tokenizers import file_tokenizer, folder_tokenizer
 from headway.runs.tokenizers import Tokenizers
 from headway.runs.translator import Translator
@@ -149,6 +150,5 @@ def _encoded(files: Mapping[str, str]) -> dict[str, bytes]:
 
 def _poolings(folder: Path) -> list[str]:
     """The config files of the modules that sentence-transformers puts behind an encoder."""
-    modules = read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    paths = [str(each.get("path", "")) for each in modules if isinstance(each, dict)]
+    paths = [path for _, path in sentence_modules(folder)]
     return [f"{path}/{CONFIG}" for path in paths if path and Path(path).name == path]

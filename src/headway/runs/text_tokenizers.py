@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
-from headway.base.files import read_json, to_json
+from headway.base.files import read_json, read_text, to_json
 from headway.base.runtime import return_pages
+from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.folders import is_foreign
 from headway.checkpoint.exchange.gguf_file import GGUF
 from headway.checkpoint.run import RunFolder
@@ -20,46 +22,63 @@ from headway.settings.model import DecoderSettings, EncoderSettings
 from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.folder_files import GENERATION_CONFIG as ENDS
 from headway.tokens.folder_files import TOKENIZER, TOKENIZER_CONFIG
-from headway.tokens.gguf import gguf_tokenizer
+from headway.tokens.gguf import WHOLE_WORDS, gguf_tokenizer
+from headway.tokens.kinds import MASKS
+from headway.tokens.specials import find_specials
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import framing, train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
-_TEMPLATE = "chat_template.jinja"
+_TEMPLATE, _SPECIALS = "chat_template.jinja", "special_tokens_map.json"
 _KEY = "tokenizer.ggml"
+_BEGINS = {"model": {"llama"}, "pre": WHOLE_WORDS}
 
 
 def folder_tokenizer(folder: Path) -> TextTokenizer:
     """The tokeniser of a Hugging Face folder.
 
-    Roles come from tokenizer_config.json, ends also from generation_config.json and config.json.
+    Roles come from tokenizer_config.json, ends also from generation_config.json and config.json;
+    what they leave out from special_tokens_map.json, else from the usual names of special tokens.
     Raises UserError if there is no tokenizer.json or it cannot be read.
     """
     path = folder / TOKENIZER
     if not path.is_file():
         raise UserError(f"there is no {TOKENIZER}", where=str(folder))
-    todo = "copy it again"
-    made = open_backend(path.read_text(encoding="utf-8"), where=str(path), todo=todo)
+    made = open_backend(read_text(path), where=str(path), todo="copy it again")
     made.no_padding()
     made.no_truncation()
-    said = read_table(folder / TOKENIZER_CONFIG)
-    names = {name: token_text(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
-    ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
-    ends = {ids["eos"]}
+    ends = set[Any]()
     for name in (ENDS, "config.json"):
         found = read_table(folder / name).get("eos_token_id")
         ends |= set(found) if isinstance(found, list) else {found}
+    said = _usual(made, has_ends=bool(_whole(ends)))
+    for name in (_SPECIALS, TOKENIZER_CONFIG):
+        said |= read_table(folder / name)
+    names = {name: token_text(said.get(f"{name}_token")) for name in ("bos", "eos", "pad", "mask")}
+    ids = {name: made.token_to_id(token) if token else None for name, token in names.items()}
     template = folder / _TEMPLATE
     roles = Roles(
         bos=ids["bos"],
         pad=ids["pad"],
         mask=ids["mask"],
-        ends=_whole(ends),
+        ends=_whole({*ends, ids["eos"]}),
         eos=ids["eos"],
         adds_bos=_adds_bos(made, said, ids["bos"]),
-        template=template.read_text("utf-8") if template.is_file() else _template(said),
+        closes=said.get("add_eos_token") is True,
+        template=read_text(template) if template.is_file() else _template(said),
     )
     return TextTokenizer(made, roles, where=str(path))
+
+
+def _usual(made: Backend, *, has_ends: bool) -> dict[str, Any]:
+    """Roles by the names that special tokens usually have; no end where one is known."""
+    file = json.loads(made.to_str())
+    special = {added["content"] for added in file["added_tokens"] if added["special"]}
+    found = find_specials(file)
+    if has_ends:
+        found.pop("eos", None)
+    mask = next((name for name in MASKS if name in special), None)
+    return {f"{role}_token": token for role, token in (found | {"mask": mask}).items()}
 
 
 def recipe_tokenizer(
@@ -109,12 +128,12 @@ def run_tokenizer(folder: RunFolder) -> TextTokenizer:
 def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
     """Name and content of the files from which `folder_tokenizer` makes the same tokeniser."""
     roles = tokenizer.roles
-    ids = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
-    ids["eos"] = roles.end
-    said: dict[str, Any] = {
-        f"{name}_token": tokenizer.token(id) for name, id in ids.items() if id is not None
+    ids = {"bos": roles.bos, "eos": roles.end, "pad": roles.pad, "mask": roles.mask}
+    said: dict[str, Any] = {  # those that are none too: else names would be looked for
+        f"{name}_token": None if id is None else tokenizer.token(id) for name, id in ids.items()
     }
-    said |= {"add_bos_token": roles.adds_bos, "tokenizer_class": "PreTrainedTokenizerFast"}
+    said |= {"add_bos_token": roles.adds_bos, "add_eos_token": roles.closes}
+    said |= {"tokenizer_class": "PreTrainedTokenizerFast"}
     if roles.template is not None:
         said["chat_template"] = roles.template
     return {
@@ -134,13 +153,18 @@ def file_tokenizer(file: GGUF) -> TextTokenizer:
         return found if isinstance(found, int) and made.id_to_token(found) is not None else None
 
     template = file.metadata.get("tokenizer.chat_template")
-    is_sentence_piece = file.metadata.get(f"{_KEY}.model") == "llama"
+    said = Config(file.metadata, where)
+    # as llama.cpp has it where a file leaves it out
+    begins = (
+        said.table.get(f"{_KEY}.model") == "llama" or said.table.get(f"{_KEY}.pre") in WHOLE_WORDS
+    )
     roles = Roles(
         bos=id_of("bos"),
         pad=id_of("padding"),
         ends=_whole(map(id_of, ("eos", "eot", "eom"))),
         eos=id_of("eos"),
-        adds_bos=bool(file.metadata.get(f"{_KEY}.add_bos_token", is_sentence_piece)),
+        adds_bos=said.take(f"{_KEY}.add_bos_token", bool, begins),
+        closes=said.take(f"{_KEY}.add_eos_token", bool, False),
         template=template if isinstance(template, str) else None,
     )
     return TextTokenizer(made, roles, where=where)

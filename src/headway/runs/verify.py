@@ -121,7 +121,7 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
         made = tool.AutoTokenizer.from_pretrained(place)
         rows = [made(text, split_special_tokens=True).input_ids for text in TEXTS]
         framed = [row for row, _ in portable.text.framed(TEXTS)]
-        found.ids(rows, portable.text.prompts(TEXTS) if isinstance(model, Decoder) else framed)
+        found.ids(rows, portable.text.whole(TEXTS) if isinstance(model, Decoder) else framed)
     for row in _draw(portable):
         ids = torch.tensor([row])
         if not isinstance(model, Decoder | Transformer):

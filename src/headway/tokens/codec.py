@@ -70,6 +70,10 @@ class Codec:
         """The ids that text can have, in order: all but those of special tokens."""
         return sorted({*self._made.get_vocab(with_added_tokens=True).values()} - self._special)
 
+    def is_special(self, id: int) -> bool:
+        """Whether an id is of a special token, which no text can have."""
+        return id in self._special
+
     def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         """The characters of each text that each of its ids stands for: first, one after the last.
 

@@ -20,21 +20,26 @@ def text_files(
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """File name -> content, and the ids of special tokens for the config.json beside them.
 
-    A model that `continues` texts reads them as `prompts` gives them; another in the file's frame.
+    A model that `continues` texts reads them as `whole` gives them; another in the file's frame.
     """
     file, roles, names = json.loads(tokenizer.to_json()), tokenizer.roles, tokenizer.tokens()
-    ids: dict[str, int | None] = {"bos": roles.bos, "pad": roles.pad, "mask": roles.mask}
-    ids["eos"] = roles.end
+    ids = {"bos": roles.bos, "eos": roles.end, "pad": roles.pad, "mask": roles.mask}
     inputs = ["input_ids", "attention_mask"]
     if continues:
-        file["post_processor"] = _begins(names, roles.bos if roles.adds_bos else None)
+        file["post_processor"] = _frame(
+            names, roles.bos if roles.adds_bos else None, roles.end if roles.closes else None
+        )
     else:
         ((frame, _),) = tokenizer.framed([""])
         if len(frame) == 2:  # BERT's
             ids["cls"], ids["sep"] = frame
         inputs.insert(1, "token_type_ids")
-    said = {f"{role}_token": names[id] for role, id in ids.items() if id is not None}
+    said: dict[str, Any] = {
+        f"{role}_token": None if id is None else names[id] for role, id in ids.items()
+    }
     said["unk_token"] = file["model"].get("unk_token")
+    if continues and roles.closes:
+        said["add_eos_token"] = True
     if roles.template is not None:
         said["chat_template"] = roles.template
     found = _files(file, said | {"model_input_names": inputs}, max_length)
@@ -66,21 +71,26 @@ def _files(file: File, said: Mapping[str, Any], max_length: int) -> dict[str, st
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
         "clean_up_tokenization_spaces": False,
-        **{name: value for name, value in said.items() if value is not None},
+        **said,  # those that are none too: else names would be looked for
     }
     return {TOKENIZER: to_json(file), TOKENIZER_CONFIG: to_json(table)}
 
 
-def _begins(names: list[str | None], bos: int | None) -> dict[str, Any] | None:
-    """The frame of a text that begins with a start symbol, or with nothing."""
-    if bos is None:
+def _frame(names: list[str | None], first: int | None, last: int | None) -> dict[str, Any] | None:
+    """The frame of a text between two symbols, of which either may be missing."""
+    ids = {names[id]: id for id in (first, last) if id is not None}
+    if not ids:
         return None
-    name = names[bos]
-    start = {"SpecialToken": {"id": name, "type_id": 0}}
-    first, second = ({"Sequence": {"id": part, "type_id": 0}} for part in "AB")
+    before, after = (
+        [] if id is None else [{"SpecialToken": {"id": names[id], "type_id": 0}}]
+        for id in (first, last)
+    )
+    one, other = ({"Sequence": {"id": part, "type_id": 0}} for part in "AB")
     return {
         "type": "TemplateProcessing",
-        "single": [start, first],
-        "pair": [start, first, second],
-        "special_tokens": {name: {"id": name, "ids": [bos], "tokens": [name]}},
+        "single": [*before, one, *after],
+        "pair": [*before, one, other, *after],
+        "special_tokens": {
+            name: {"id": name, "ids": [id], "tokens": [name]} for name, id in ids.items()
+        },
     }

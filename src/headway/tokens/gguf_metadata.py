@@ -64,7 +64,7 @@ def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
         "tokens": tokens,
         "token_type": _types(file, tokens),
         "add_bos_token": roles.adds_bos,
-        "add_eos_token": False,
+        "add_eos_token": roles.closes,
     }
     others = sorted(roles.ends - {roles.end})
     if len(others) > len(_MORE_ENDS):

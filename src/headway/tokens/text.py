@@ -23,7 +23,7 @@ class Roles:
     """What a model does with its special tokens; ids, or None where it has no such token.
 
     `adds_bos` begins each prompt with `bos`; any of `ends` is the end of what is generated, and
-    `eos` is the one of them that is written.
+    `eos` is the one of them that is written: with `closes` also after a text that is read whole.
     """
 
     bos: int | None = None
@@ -31,6 +31,7 @@ class Roles:
     mask: int | None = None
     ends: frozenset[int] = frozenset()
     adds_bos: bool = False
+    closes: bool = False
     template: str | None = None
     eos: int | None = None
 
@@ -86,6 +87,11 @@ class TextTokenizer(Codec):
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
         return [self._first() + ids for ids in self.encode(texts)]
+
+    def whole(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts that a language model is to read, not to continue."""
+        last = [self.end()] if self.roles.closes else []
+        return [ids + last for ids in self.prompts(texts)]
 
     def framed(
         self,

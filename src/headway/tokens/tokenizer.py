@@ -107,7 +107,7 @@ def open_backend(text: str, *, where: str, todo: str) -> Backend:
         raise UserError(what, where=where, todo=todo) from error
 
 
-def check_fits(tokenizer: SideTokenizer, n_rows: int, where: str) -> None:
+def check_fits(tokenizer: SideTokenizer | Codec, n_rows: int, where: str) -> None:
     """UserError if `tokenizer` has an id beyond an embedding of `n_rows` rows.
 
     Called where a tokeniser meets a model, so that the mistake is not an index error in a kernel.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ from headway.settings.base import parse
 from headway.settings.model import DecoderSettings, RotaryScaling
 
 FACTORS = "rope_freqs.weight"
+# llama.cpp reads it, and computes with it for another kind of scaling only
+ORIGINAL_LENGTH = "llama.rope.scaling.original_context_length"
+_LENGTH_OF_LLAMA_3 = 8192  # what files mean that do not say it
 IGNORED = re.compile(rf"^{re.escape(FACTORS)}$")
 
 
@@ -50,7 +53,10 @@ def read_gguf_model(file: GGUF) -> tuple[Decoder, DecoderSettings]:
     table["tie"] = "none" if "output.weight" in file.tensors else "output"
     settings = parse(DecoderSettings, table, where=where)
     if FACTORS in file.tensors:
-        settings = _stretched(settings, file.tensor(FACTORS), where)
+        _refuse_other_width(settings, file.tensors[FACTORS].shape, where)
+        length = config.take(ORIGINAL_LENGTH, int, _LENGTH_OF_LLAMA_3)
+        scaling = scaling_of(settings, file.tensor(FACTORS), length, where)
+        settings = settings.model_copy(update={"rotary_scaling": scaling})
     n_tokens = _n_tokens(file)
     sizes = [math.prod(stored.shape) for stored in file.tensors.values()]
     model = on_meta(lambda: Decoder(settings, n_tokens), settings.n_layers, sizes, where=where)
@@ -101,6 +107,9 @@ def _llama(config: Config, name: str) -> dict[str, Any]:
     common = _common(config, name, "layer_norm_rms_epsilon")
     config.need(f"{name}.expert_count", 0, default=0)
     config.need(f"{name}.rope.scaling.type", "none", default="none")
+    for key in ("rope.scaling.factor", "rope.scale_linear"):
+        config.need(f"{name}.{key}", 0.0, 1.0, default=1.0)
+    config.need(f"{name}.attention.causal", True, default=True)
     each = common["d_model"] // max(1, common["n_heads"])
     width = config.take(f"{name}.attention.key_length", int, each)
     config.need(f"{name}.attention.value_length", width, default=width)
@@ -116,17 +125,33 @@ def _llama(config: Config, name: str) -> dict[str, Any]:
     }
 
 
-def _stretched(settings: DecoderSettings, factors: Tensor, where: str) -> DecoderSettings:
-    """Settings with the scaling whose factors a file writes out, which must be Llama 3's."""
-    scaling = RotaryScaling(factor=float(factors.max()), original_max_length=8192)
-    wanted = settings.model_copy(update={"rotary_scaling": scaling})
-    plain, stretched = (
+def _refuse_other_width(settings: DecoderSettings, shape: Sequence[int], where: str) -> None:
+    """Raise UserError unless there is a factor for each pair, before they are read."""
+    if settings.positions != "rotary" or tuple(shape) != (settings.head_width // 2,):
+        raise UserError(f"'{FACTORS}' is {tuple(shape)}, not one number a pair", where=where)
+
+
+def factors_of(settings: DecoderSettings, scaling: RotaryScaling) -> Tensor:
+    """How many times more slowly each pair turns than without the scaling: (K/2,)."""
+    plain, scaled = (
         Rotary(settings.head_width, settings.rotary_theta, each).frequencies(torch.device("cpu"))
         for each in (None, scaling)
     )
-    if factors.shape != plain.shape or not torch.allclose(plain / stretched, factors, rtol=1e-4):
+    return plain / scaled
+
+
+def scaling_of(
+    settings: DecoderSettings, factors: Tensor, length: int, where: str
+) -> RotaryScaling:
+    """The scaling whose factors (K/2,) a file writes out: Llama 3's of this original length.
+
+    Raises UserError for factors that are not.
+    """
+    table = {"factor": float(f"{factors.max():.6g}"), "original_max_length": length}
+    scaling = parse(RotaryScaling, table, where=f"{where}, {FACTORS}")
+    if not torch.allclose(factors_of(settings, scaling), factors, rtol=1e-4):
         raise UserError(f"'{FACTORS}' are not the factors of Llama 3's positions", where=where)
-    return wanted
+    return scaling
 
 
 def _interleaved(n_heads: int, width: int) -> Form:

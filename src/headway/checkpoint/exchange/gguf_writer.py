@@ -12,11 +12,16 @@ import torch
 from headway.base.errors import UserError
 from headway.base.files import atomic_file
 from headway.base.optional import optional
-from headway.checkpoint.exchange.gguf_models import FACTORS, llama_rows
+from headway.checkpoint.exchange.gguf_models import (
+    FACTORS,
+    ORIGINAL_LENGTH,
+    factors_of,
+    llama_rows,
+    scaling_of,
+)
 from headway.checkpoint.exchange.names import row, to_theirs
 from headway.models.decoder import Decoder
-from headway.nn.positions import Rotary
-from headway.settings.model import DecoderSettings
+from headway.settings.model import DecoderSettings, RotaryScaling
 
 StorageName = Literal["F32", "F16", "Q8_0"]
 _BLOCK = 32  # numbers of a row that Q8_0 stores together
@@ -34,7 +39,8 @@ def write_gguf(
     """Write the model and the `tokenizer.*` metadata, whole or not at all.
 
     Matrices are stored as `storage` says, vectors in float32. Raises UserError for a model that is
-    no Llama, and for rows that Q8_0 cannot store.
+    no Llama, for a scaling of positions that no reader could tell, and for rows that Q8_0 cannot
+    store.
     """
     gguf = optional("gguf", extra="gguf", where=str(path))
     _check(settings, storage)
@@ -43,7 +49,7 @@ def write_gguf(
         rows.append(row("head.weight", "output.weight"))
     tensors = to_theirs(rows, model.state_dict())
     if settings.rotary_scaling is not None:
-        tensors[FACTORS] = _factors(settings)
+        tensors[FACTORS] = _factors(settings, settings.rotary_scaling)
     with atomic_file(path) as place:
         writer = gguf.GGUFWriter(place, "llama")
         for key, value in (_metadata(settings, model.n_tokens, storage) | dict(tokenizer)).items():
@@ -70,6 +76,7 @@ def _check(settings: DecoderSettings, storage: StorageName) -> None:
         "positions": "rotary",
     }
     llama |= {"score": "scaled_dot", "bias": False, "residual": True}
+    llama |= {"scale_embedding": False, "norm_embedding": False}
     odd = [key for key, value in llama.items() if getattr(settings, key) != value]
     if odd:
         told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
@@ -84,20 +91,27 @@ def _check(settings: DecoderSettings, storage: StorageName) -> None:
         )
 
 
-def _factors(settings: DecoderSettings) -> torch.Tensor:
-    """How many times more slowly each pair turns than without the scaling: (K/2,)."""
-    width, theta = settings.head_width, settings.rotary_theta
-    device = torch.device("cpu")
-    plain, scaled = (
-        Rotary(width, theta, scaling).frequencies(device)
-        for scaling in (None, settings.rotary_scaling)
-    )
-    return plain / scaled
+def _factors(settings: DecoderSettings, scaling: RotaryScaling) -> torch.Tensor:
+    """Raises UserError for a scaling that the file could not say to who reads it."""
+    factors = factors_of(settings, scaling)
+    length = scaling.original_max_length
+    try:
+        found = scaling_of(settings, factors, length, "model")
+    except UserError:
+        found = None
+    if found != scaling:
+        raise UserError(
+            "GGUF files hold Llama 3's scaling, with bounds of 1 and 4 and a factor that some pair "
+            f"has; this one is {scaling.to_table()}",
+            where="model.rotary_scaling",
+        )
+    return factors
 
 
 def _metadata(settings: DecoderSettings, n_tokens: int, storage: StorageName) -> dict[str, Any]:
-    width = settings.head_width
-    return {
+    width, scaling = settings.head_width, settings.rotary_scaling
+    stretched = {} if scaling is None else {ORIGINAL_LENGTH: scaling.original_max_length}
+    return stretched | {
         "general.name": "headway",
         "general.file_type": _FILE_TYPES[storage],
         "general.quantization_version": 2,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, visible
 from headway.base.files import atomic_folder, to_json
 from headway.checkpoint.exchange import bert, marian
 from headway.checkpoint.exchange.config import Config
@@ -45,14 +45,11 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
     """
     config = read_config(folder)
     family = family_of(config)
-    tensors = {
-        name.removeprefix(family.prefix): tensor
-        for name, tensor in read_folder_tensors(folder).items()
-    }
+    tensors = _by_name(read_folder_tensors(folder), family, folder)
     settings = _as_found(family.settings(config), tensors, folder)
     _refuse_unequal_copies(tensors, folder)
     model = on_meta(
-        lambda: _build(settings, config, tensors),
+        lambda: _build(family, settings, config, tensors),
         _n_layers(settings),
         [tensor.numel() for tensor in tensors.values()],
         where=config.where,
@@ -147,6 +144,22 @@ def _canonical(settings: Any) -> Any:
     return settings.model_copy(update=widths)
 
 
+def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str, Tensor]:
+    """The tensors by the names that the family's rows have."""
+    tensors: dict[str, Tensor] = {}
+    for theirs, tensor in found.items():
+        name = theirs.removeprefix(family.prefix)
+        if family.kind is EncoderSettings:
+            name = bert.named_today(name)
+        if name in tensors:
+            what = f"'{visible(name)}' is there by two names"
+            raise UserError(what, where=str(folder), todo="this model cannot be imported")
+        tensors[name] = tensor
+    if family.kind is EncoderSettings:
+        return bert.without_idle_pooler(tensors, str(folder))
+    return tensors
+
+
 def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
     """The settings, corrected by what the folder holds beside its config."""
     if isinstance(settings, EncoderSettings):
@@ -192,7 +205,7 @@ def _n_layers(settings: Any) -> int:
 _EMBEDDINGS = {"wte.weight", "tokens_embed.weight", "embed_tokens.weight"}
 
 
-def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
+def _build(family: Family, settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Module:
     """The network that these settings and tensors are of."""
     n_tokens = config.take("vocab_size", int)
     n_target = config.take("decoder_vocab_size", int, n_tokens)
@@ -204,8 +217,9 @@ def _build(settings: Any, config: Config, tensors: dict[str, Tensor]) -> nn.Modu
         return Decoder(settings, n_tokens)
     if "cls.predictions.bias" in tensors:
         return MaskedLanguageModel(settings, n_tokens)
-    if (head := tensors.get("classifier.weight")) is not None:
-        return Classifier(settings, n_tokens, head.shape[0])
+    n_classes = bert.n_classes(config, tensors, family.architectures[Classifier])
+    if n_classes is not None:
+        return Classifier(settings, n_tokens, n_classes)
     return Encoder(settings, n_tokens)
 
 
