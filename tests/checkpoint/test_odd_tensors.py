@@ -39,7 +39,9 @@ def change(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 def say(folder: Path, **keys: Any) -> None:
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | keys), "utf-8")
+    path.write_text(
+        json.dumps(json.loads(path.read_text("utf-8"), encoding="utf-8") | keys), "utf-8"
+    )
 
 
 def test_a_tensor_has_one_name(llama: Path) -> None:
@@ -51,7 +53,9 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
     save_file(tensors, llama / "a.safetensors")
     save_file({UP: torch.zeros(12, 8)}, llama / "b.safetensors")
     index = llama / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
+    index.write_text(
+        json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}), encoding="utf-8"
+    )
     with pytest.raises(UserError, match=rf"named twice: {UP}"):
         read_model(llama)
 
@@ -64,7 +68,7 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
 def test_an_index_names_files_beside_it(llama: Path, name: Any) -> None:
     index = llama / "model.safetensors.index.json"
     (llama / "model.safetensors").unlink()
-    index.write_text(json.dumps({"weight_map": {"a": name}}))
+    index.write_text(json.dumps({"weight_map": {"a": name}}), encoding="utf-8")
     with pytest.raises(UserError, match="names what is no file beside it: "):
         read_model(llama)
 

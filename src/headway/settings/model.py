@@ -56,7 +56,9 @@ class StackSettings(Settings):
     attention_bias: bool | None = None
     score: Score = "scaled_dot"
     score_rank: PositiveInt | None = None
-    reach: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    reach: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)] = (
+        0,
+    )
     norm: Literal["layer", "lecture", "rms", "none"] = "layer"
     norm_eps: PositiveFloat = 1e-5
     order: Literal["pre", "post"] = "post"
