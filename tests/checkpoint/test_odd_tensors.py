@@ -39,9 +39,7 @@ def change(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 def say(folder: Path, **keys: Any) -> None:
     path = folder / "config.json"
-    path.write_text(
-        json.dumps(json.loads(path.read_text("utf-8"), encoding="utf-8") | keys), "utf-8"
-    )
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | keys), "utf-8")
 
 
 def test_a_tensor_has_one_name(llama: Path) -> None:
@@ -54,7 +52,7 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
     save_file({UP: torch.zeros(12, 8)}, llama / "b.safetensors")
     index = llama / "model.safetensors.index.json"
     index.write_text(
-        json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}), encoding="utf-8"
+        json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}), "utf-8"
     )
     with pytest.raises(UserError, match=rf"named twice: {UP}"):
         read_model(llama)
@@ -68,7 +66,7 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
 def test_an_index_names_files_beside_it(llama: Path, name: Any) -> None:
     index = llama / "model.safetensors.index.json"
     (llama / "model.safetensors").unlink()
-    index.write_text(json.dumps({"weight_map": {"a": name}}), encoding="utf-8")
+    index.write_text(json.dumps({"weight_map": {"a": name}}), "utf-8")
     with pytest.raises(UserError, match="names what is no file beside it: "):
         read_model(llama)
 
@@ -153,3 +151,14 @@ def test_a_refused_pickle_brings_no_advice_of_torch(
     assert "weights" not in str(told.value)
     assert "torch" not in str(told.value)
     assert not recwarn.list
+
+
+def test_a_pickle_may_name_the_embedding_as_head_too(llama: Path) -> None:
+    """As those of tied Llamas do."""
+    tensors = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    torch.save(tensors, llama / "pytorch_model.bin")
+    model, settings = read_model(llama)
+    assert settings.tie == "output"
+    assert model.get_parameter("head.weight") is model.get_parameter("embedding.tokens.weight")
