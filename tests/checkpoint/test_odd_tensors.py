@@ -149,3 +149,14 @@ def test_a_refused_pickle_brings_no_advice_of_torch(
     assert "weights" not in str(told.value)
     assert "torch" not in str(told.value)
     assert not recwarn.list
+
+
+def test_a_pickle_may_name_the_embedding_as_head_too(llama: Path) -> None:
+    """As those of tied Llamas do."""
+    tensors = load_file(llama / "model.safetensors")
+    (llama / "model.safetensors").unlink()
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    torch.save(tensors, llama / "pytorch_model.bin")
+    model, settings = read_model(llama)
+    assert settings.tie == "output"
+    assert model.get_parameter("head.weight") is model.get_parameter("embedding.tokens.weight")
