@@ -51,7 +51,9 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
     save_file(tensors, llama / "a.safetensors")
     save_file({UP: torch.zeros(12, 8)}, llama / "b.safetensors")
     index = llama / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
+    index.write_text(
+        json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}), "utf-8"
+    )
     with pytest.raises(UserError, match=rf"named twice: {UP}"):
         read_model(llama)
 
@@ -64,7 +66,7 @@ def test_a_tensor_has_one_name(llama: Path) -> None:
 def test_an_index_names_files_beside_it(llama: Path, name: Any) -> None:
     index = llama / "model.safetensors.index.json"
     (llama / "model.safetensors").unlink()
-    index.write_text(json.dumps({"weight_map": {"a": name}}))
+    index.write_text(json.dumps({"weight_map": {"a": name}}), "utf-8")
     with pytest.raises(UserError, match="names what is no file beside it: "):
         read_model(llama)
 
