@@ -1,12 +1,9 @@
-"""Files are complete or absent, whatever the disk does; records survive torn lines."""
+"""Files are complete or absent, whatever the disk does."""
 
 from __future__ import annotations
 
 import errno
-import json
-import math
 import os
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +12,6 @@ import pytest
 from headway.base import files
 from headway.base.errors import UserError
 from headway.base.files import (
-    Records,
     atomic_file,
     atomic_folder,
     clear_leftovers,
@@ -27,6 +23,7 @@ from headway.base.files import (
     replaced_name,
     to_json,
     write_atomic,
+    write_together,
 )
 
 
@@ -234,7 +231,13 @@ def test_json_keeps_floats_and_letters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(b'{\n"a": 1,\n}', r"file:3: not JSON"), (b'"\xff"', "not UTF-8")]
+    ("content", "message"),
+    [
+        (b'{\n"a": 1,\n}', r"file:3: not JSON"),
+        (b'"\xff"', "not UTF-8"),
+        (b"[" * 100_000, r"file: not JSON that can be read: nested too deep"),
+        (b"1" + b"0" * 5000, r"file: not JSON that can be read: a number of thousands of digits"),
+    ],
 )
 def test_broken_json_names_its_place(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "file").write_bytes(content)
@@ -244,54 +247,26 @@ def test_broken_json_names_its_place(tmp_path: Path, content: bytes, message: st
         read_json(tmp_path / "nothing")
 
 
-def test_records_come_back_in_order(tmp_path: Path) -> None:
-    records = Records(tmp_path / "metrics.jsonl")
-    assert records.read() == []
-    wanted = [{"step": 1, "nll": 0.1 + 0.2}, {"text": "a\nb\u2028c\x85é"}]
-    for record in wanted:
-        records.append(record)
-    assert records.read() == wanted
-    records.keep(wanted[1:])
-    assert records.read() == wanted[1:]
+def test_files_come_together_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".mine").write_text("mine", encoding="utf-8")
+    write_together(tmp_path, {"a": "1", "b": "2"})
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {
+        ".mine": "mine",
+        "a": "1",
+        "b": "2",
+    }
+    moved = []
+    real = os.replace
 
+    def refuse(source: Path, target: Path) -> None:
+        if target.name == "d":
+            raise OSError(errno.EIO, "no")
+        moved.append(target.name)
+        real(source, target)
 
-def test_a_diverged_run_can_say_so(tmp_path: Path) -> None:
-    records = Records(tmp_path / "metrics.jsonl")
-    records.append({"nll": math.nan, "grad_norm": math.inf})
-    (back,) = records.read()
-    assert math.isnan(back["nll"])
-    assert back["grad_norm"] == math.inf
-
-
-@pytest.mark.parametrize("torn", ['{"step": 3, "nl', "x" * 10_000])
-def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path: Path, torn: str) -> None:
-    records = Records(tmp_path / "metrics.jsonl")
-    for start in ("", '{"step": 1}\n'):
-        records.path.write_text(start + torn, encoding="utf-8")
-        before = [{"step": 1}] if start else []
-        assert records.read() == before
-        records.append({"step": 2})
-        assert records.read() == [*before, {"step": 2}]
-
-
-@pytest.mark.parametrize("line", ["{", "[1]", "\x00\x00"])
-def test_a_broken_line_in_the_middle_names_its_place(tmp_path: Path, line: str) -> None:
-    records = Records(tmp_path / "metrics.jsonl")
-    records.path.write_text('{"step": 1}\n\n' + line + '\n{"step": 2}\n', encoding="utf-8")
-    with pytest.raises(UserError, match=r"metrics\.jsonl:3: not a record; delete that line"):
-        records.read()
-
-
-def test_a_full_disk_leaves_whole_records(tmp_path: Path) -> None:
-    records = Records(tmp_path / "metrics.jsonl")
-    records.append({"step": 1})
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
-    try:
-        with pytest.raises(UserError, match=r"metrics\.jsonl: no space left"):
-            records.append({"step": 2, "text": "x" * 3000})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert records.path.read_text(encoding="utf-8") == json.dumps({"step": 1}) + "\n"
-    records.append({"step": 3})
-    assert [record["step"] for record in records.read()] == [1, 3]
+    monkeypatch.setattr("os.replace", refuse)
+    for folder in (tmp_path, tmp_path / "new"):
+        with pytest.raises(UserError, match="cannot write"):
+            write_together(folder, {"c": "3", "d": "4"})
+    assert moved == ["c", "c"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".mine", "a", "b"]

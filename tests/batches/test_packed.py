@@ -131,6 +131,10 @@ def test_resumed_in_the_middle_the_rows_are_the_same() -> None:
         ({"a": None, "b": None}, 1.0, [0.8, 0.2]),
         ({"a": None, "b": None}, 2.0, [2 / 3, 1 / 3]),
         ({"a": 1.0, "b": 3.0}, 1.0, [0.25, 0.75]),
+        ({"a": None, "b": None}, 0.5, [16 / 17, 1 / 17]),
+        ({"a": None, "b": None}, 1e-9, [1.0, 0.0]),
+        ({"a": None, "b": None}, 1e-320, [1.0, 0.0]),
+        ({"a": None, "b": None}, 1e300, [0.5, 0.5]),
     ],
 )
 def test_shares(

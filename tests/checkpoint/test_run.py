@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +66,38 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "config.json").stat().st_ino == before
 
 
+def test_a_kill_at_the_beginning_leaves_a_folder_that_a_run_can_begin_in(tmp_path: Path) -> None:
+    """Whichever file was being written; then nothing of it stays."""
+    (tmp_path / ".mine").write_text("mine", encoding="utf-8")
+    begun = multiprocessing.get_context("fork")
+    for n in range(1, 5):
+        process = begun.Process(target=_killed_at, args=(tmp_path, n))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        RunFolder(tmp_path).refuse_occupied()
+    with create(tmp_path).lock():
+        names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [".mine", "config.json", "environment.json", "recipe.toml", "tokenizer.json"]
+
+
+def _killed_at(path: Path, nth: int) -> None:
+    real, calls = files.sync_file, iter(range(1, nth + 1))
+
+    def sync(path: Path) -> None:
+        if next(calls) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(path)
+
+    files.sync_file = sync
+    create(path)
+
+
 def test_a_run_killed_as_it_began_is_told_from_one_to_resume(tmp_path: Path) -> None:
     (create(tmp_path / "run").path / "config.json").unlink()
-    with pytest.raises(UserError, match="killed as it began, or no run; choose another folder"):
+    with pytest.raises(
+        UserError, match="as it began, or no run; delete it if it was one, or choose"
+    ):
         create(tmp_path / "run")
 
 

@@ -39,7 +39,7 @@ def room_for(size: int) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("size", "save_every", "what"),
     [
-        (500, 4, r"run/recipe.toml: the file is larger"),
+        (500, 4, r"run: the file is larger"),
         (2500, 100, r"run/(tensorboard|metrics\.jsonl): the file is larger"),
         (9000, 4, r"run/checkpoints/step-4: the file is larger"),
     ],
@@ -66,7 +66,7 @@ def test_a_full_disk(
 def test_a_full_disk_under_tensorboard_s_thread(
     recipe: Path, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headway.base.files import Records
+    from headway.base.records import Records
 
     monkeypatch.setattr(Records, "append", lambda _, record: None)  # or it may be full before
     words = ("--set", "train.steps=20", "--set", "train.log_every=1")

@@ -107,7 +107,7 @@ def test_a_full_disk_under_alignments(trained: Run, cli: Cli) -> None:
 def test_a_loop_of_links(recipe: Path, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     said = cli("train", recipe, "--out", tmp_path / "loop")
-    assert "loop/recipe.toml: cannot write: Too many levels of symbolic links" in said.error
+    assert "loop: cannot write: Too many levels of symbolic links" in said.error
 
 
 def test_weights_that_are_not_numbers(run: Path, toy: Path, cli: Cli, tmp_path: Path) -> None:

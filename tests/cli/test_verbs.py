@@ -126,6 +126,7 @@ def test_info_describes_a_run(trained: Run, cli: Cli) -> None:
     said = cli("info", trained("attention"))
     lines = said.out.decode("utf-8").splitlines()
     assert "languages      fr → en" in lines
+    assert not any(line.startswith("recipe") for line in lines), "it has no description"
     assert "trained        150 of 150 steps in float32" in lines
     assert any(line.startswith("test           bleu ") for line in lines)
     assert any(line.startswith("model          recurrent: ") for line in lines)

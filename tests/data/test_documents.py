@@ -73,6 +73,26 @@ def test_of_a_small_source_nothing_may_be_held_out(tmp_path: Path) -> None:
     assert list(streams("train", **table)["it"].texts()) == ["one\n", "two\n"]
 
 
+def test_nothing_may_be_left_of_what_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n", encoding="utf-8")
+    table = {"train": {"it": {"files": str(tmp_path / "a.txt")}}, "held_out": 0.49}
+    with pytest.raises(UserError, match=r"a\.txt: all 1 documents .* lower data\.held_out"):
+        list(streams(**table)["it"].texts())
+
+
+@pytest.mark.parametrize("part", ["valid", "test"])
+def test_documents_that_a_model_is_judged_on_as_well_are_counted(part: str, tmp_path: Path) -> None:
+    for name, text in (("a", "one\ntwo\ntwo\n"), ("b", "three\n"), ("c", "two\nthree\nfour\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    a, b, c = ({"files": str(tmp_path / name), "document": "line"} for name in "abc")
+    found = streams(train={"a": a, "b": b}, **{part: {"c": c}})
+    for _ in range(2):
+        assert [list(each.texts()) for each in found.values()] == [["one\n", "two\n"], ["three\n"]]
+        told = [[(each.kind, each.count) for each in one.notes.kept()] for one in found.values()]
+        assert told == [[("in valid or test too", 1)]] * 2
+    assert not streams(part, train={"a": a, "b": b}, **{part: {"c": c}})["c"].notes.kept()
+
+
 def test_data_that_change_between_passes_are_told(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\n", encoding="utf-8")

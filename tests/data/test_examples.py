@@ -95,6 +95,17 @@ def test_what_is_held_out_shares_no_first_text(tmp_path: Path) -> None:
     assert read_labelled(labelled({"file": file}), "valid") is None
 
 
+def test_nothing_may_be_left_of_what_is_held_out(tmp_path: Path) -> None:
+    file = written(tmp_path, ["text 8\t1"])  # which the hash holds out
+    with pytest.raises(UserError, match=r"rows\.tsv: there is no row.* lower data\.held_out"):
+        read_labelled(labelled({"file": file}, held_out=0.49), "train")
+
+
+def test_a_class_is_named_once() -> None:
+    with pytest.raises(UserError, match="'pos' stands in it twice"):
+        labelled({"file": "rows.tsv"}, labels=["pos", "neg", "pos"])
+
+
 def test_digests_tell_data_apart(tmp_path: Path) -> None:
     def digest(*rows: str) -> str:
         examples = read_labelled(labelled({"file": written(tmp_path, list(rows))}), "train")

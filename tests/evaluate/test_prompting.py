@@ -27,11 +27,28 @@ POOL = [
 ]
 
 
-def test_a_template_takes_fields_and_leaves_other_braces() -> None:
-    made = fill("{a} {#1 String} f{x: 1} {}", {"a": 1, "#1 String": "two"}, where="t")
-    assert made == "1 two f{x: 1} {}"
-    with pytest.raises(UserError, match=r"unknown field of the template 'sentense'.*'sentence'"):
-        fill("{sentense}", {"sentence": "x"}, where="t")
+def test_a_template_takes_fields_and_doubled_braces() -> None:
+    made = fill("{a} {#1 String} f{{x: 1}} {{{a}}}", {"a": 1, "#1 String": "two"}, where="t")
+    assert made == "1 two f{x: 1} {1}"
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{sentense}", r"^t: unknown field of the template 'sentense'.*'sentence'"),
+        ("{sentence!r}", "unknown field of the template 'sentence!r'"),
+        ("{sentence.__class__}", "unknown field of the template 'sentence.__class__'"),
+        ("{}", "unknown field of the template ''"),
+        ("{sentence", "a brace that is none of a field.*or double it"),
+        ("{sentence} }", "a brace that is none of a field"),
+        ("Answer:", "the template has no field.*write {sentence}"),
+        ("{{sentence}}", "the template has no field"),
+        ("", "the template has no field"),
+    ],
+)
+def test_a_template_that_asks_nothing(template: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        fill(template, {"sentence": "x"}, where="t")
 
 
 def test_a_field_that_holds_braces_is_text() -> None:

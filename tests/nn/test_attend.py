@@ -71,7 +71,7 @@ def test_implementations_equal_a_loop(
     wanted = loop(*tensors, CASES[name]())
     slope = torch.randn(wanted.shape, dtype=torch.double)
     gradients = torch.autograd.grad((wanted * slope).sum(), tensors, allow_unused=True)
-    for implementation in ("reference", "fused", "auto"):
+    for implementation in ("reference", "fused", "blockwise", "auto"):
         found = attend(
             *tensors, score=score, visibility=CASES[name](), implementation=implementation
         )
@@ -83,7 +83,7 @@ def test_implementations_equal_a_loop(
             torch.testing.assert_close(gradient, right.to(dtype), **near, msg=implementation)
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise", "auto"])
 def test_a_query_that_may_look_at_nothing_gives_zero_and_finite_gradients(
     implementation: str,
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_query_that_may_look_at_nothing_gives_zero_and_finite_gradients(
         assert tensor.grad[1].eq(0.0).all()
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise"])
 def test_one_new_query_sees_all_the_keys(implementation: str) -> None:
     """q = 0 and v = 0..4: the mean is 2; a kernel that aligns causality to the left gives 0."""
     value = torch.arange(5.0).view(1, 1, 5, 1)
@@ -122,7 +122,7 @@ def test_one_new_query_sees_all_the_keys(implementation: str) -> None:
 
 
 @pytest.mark.parametrize("visibility", [causal(), window(1, 0) & causal(), window(2, 1)])
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise"])
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "bilinear", "low_rank_bilinear"])
 def test_scores_that_are_dot_products_can_be_fused(
     name: str, implementation: str, visibility: Visibility
@@ -188,11 +188,11 @@ def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool, dtype: t
     side = math.isqrt(crossings[dtype])
     for T, wanted in ((side, "fused"), (side - 1, "reference")):
         tensor = torch.empty(1, 1, T, 1, requires_grad=trains, dtype=dtype)
-        assert choose(tensor, tensor) == wanted
+        assert choose(tensor, tensor, full()) == wanted
     with torch.no_grad():
         side = math.isqrt(CPU_CROSSING_INFERENCE[dtype])
         tensor = torch.empty(1, 1, side, 1, requires_grad=True, dtype=dtype)
-        assert choose(tensor, tensor) == "fused"
+        assert choose(tensor, tensor, full()) == "fused"
 
 
 def test_auto_is_right_on_both_sides_of_the_crossing() -> None:

@@ -126,6 +126,22 @@ def test_the_recipe_of_the_run_says_all(place: Path, run: Path) -> None:
     assert "<h2>" in (run / "report.html").read_text(encoding="utf-8")
 
 
+def test_a_pass_has_enough_batches_for_a_step(place: Path, tmp_path: Path) -> None:
+    """A step over many passes would be the only one, at a rate of 0."""
+    for accumulate in (11, 99):
+        with pytest.raises(UserError, match=r"train\.accumulate: .* a pass has 10 batches"):
+            headway.train(recipe(place, accumulate=accumulate), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_rate_of_nothing_is_told(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n, said in ((1, True), (2, False)):
+        headway.train(recipe(place, steps=n), out=tmp_path / str(n))
+        assert ("the learning rate is 0 in every step" in capsys.readouterr().err) is said
+
+
 def test_weights_are_taken_and_fresh_and_left(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from headway.runs.glue import as_in_files
 from headway.settings.base import parse
 from headway.settings.glue import GLUE, glue_recipe
 from headway.settings.rows import LabelSettings
+from headway.settings.toml import dump_toml
 
 Cli = Callable[..., Any]
 DATA = os.environ.get("HEADWAY_DATA")
@@ -109,6 +110,20 @@ def origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table["tokenizer"] = {"kind": "character"}
     headway.train(table, out=tmp_path / "first", train={"steps": 1, "dtype": "float32"})
     return tmp_path / "first"
+
+
+def test_a_recipe_may_say_itself_what_it_begins_from(
+    origin: Path, tmp_path: Path, cli: Cli
+) -> None:
+    table = glue_recipe("glue/mrpc")
+    table["train"] |= {"steps": 2, "dtype": "float32"}
+    for where, told in ((str(origin), ""), ("", "--from PATH"), (None, "--from PATH")):
+        table["model"] = {"kind": "encoder", "pooler": True}
+        table["model"] |= {} if where is None else {"from": where}
+        (tmp_path / "mine.toml").write_text(dump_toml(table), encoding="utf-8")
+        said = cli("finetune", tmp_path / "mine.toml", "--out", tmp_path / f"run-{bool(told)}")
+        assert told in said.error if told else said.code == 0
+    assert not (tmp_path / "run-True").exists()
 
 
 def test_a_task_from_its_recipe_to_its_scores(origin: Path, tmp_path: Path, cli: Cli) -> None:

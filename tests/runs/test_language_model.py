@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -133,6 +135,13 @@ def test_a_text_needs_to_be_in_a_list(model: LanguageModel) -> None:
 
 def test_load_opens_it(folder: Path) -> None:
     assert isinstance(headway.load(folder, device="cpu"), LanguageModel)
+
+
+def test_what_can_be_judged_is_told(folder: Path, cli: Callable[..., Any]) -> None:
+    said = cli("evaluate", folder).error
+    assert "a language model does not have data of its own to be judged on; name a run" in said
+    assert "--tasks NAME for a language model" in said
+    assert "a language model does not translate" in cli("evaluate", folder, "--beam", 2).error
 
 
 def test_more_ids_than_rows_are_refused(folder: Path, tmp_path: Path) -> None:

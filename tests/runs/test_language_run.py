@@ -165,7 +165,23 @@ def test_the_verbs_take_it(run: Path, cli: Callable[..., Any], tmp_path: Path) -
     told = cli("info", run).out.decode()
     assert "documents: numbers, letters" in told
     assert "bits_per_byte" in told
-    assert "does not translate" in cli("translate", run, stdin=b"one\n").error
+    assert "a language model does not translate" in cli("translate", run, stdin=b"one\n").error
+    letters = ["generate", run, "--prompt", "one ten", "--prompt", "zwei", "--greedy"]
+    said = cli(*letters).err
+    assert "unknown to the tokeniser: 2 of 3 tokens, such as 'ten', 'zwei' (prompts 1, 2)" in said
+    assert "unknown" not in cli(*words).err
+
+
+@pytest.mark.parametrize("most", [2, 3, 9])
+def test_samples_fit_into_a_short_context(
+    most: int, recipe: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whatever the settings; the run died at its first evaluation."""
+    table = {**recipe, "data": {**recipe["data"], "length": None}, "evaluate": {"rows": 20}}
+    table["tokenizer"] = {"kind": "bpe", "size": 300}
+    few = {"train.steps": 1, "model.max_length": most}
+    headway.train(table, out=tmp_path / "run", **few)
+    assert len(records(tmp_path / "run", "valid")[0]["passages"]) == 3
 
 
 def test_too_few_tokens_and_too_long_rows_are_told(recipe: dict[str, Any], tmp_path: Path) -> None:

@@ -177,11 +177,11 @@ def test_its_encoder_embeds(run: Path, cli: Callable[..., Any], tmp_path: Path) 
 
 
 def test_runs_of_another_kind_are_refused(run: Path, trained: Callable[[str], Path]) -> None:
-    with pytest.raises(UserError, match="does not fill masks"):
+    with pytest.raises(UserError, match=": a translator does not fill masks"):
         open_filler(trained("plain"))
-    with pytest.raises(UserError, match="does not embed text"):
+    with pytest.raises(UserError, match=": a translator does not embed text"):
         open_embedder(trained("plain"))
-    with pytest.raises(UserError, match="does not continue text"):
+    with pytest.raises(UserError, match=": a masked language model does not continue text"):
         open_language_model(run)
 
 

@@ -182,6 +182,12 @@ def test_rows_without_choices_are_written(tmp_path: Path) -> None:
         ('{"prompt": "a", "choices": ["b", "c"], "answer": true}', "no 'answer' that can be right"),
         ('{"prompt": "a"}', "no 'answer' that can be right"),
         ('{"answer": "a"}', "no text 'prompt'"),
+        ('{"prompt": "a", "choices": ["b", "b"], "answer": 0}', "equal 'choices'"),
+        (r'{"prompt": "a\ud800", "answer": "b"}', "not valid Unicode: half of a surrogate pair"),
+        (
+            r'{"prompt": "a", "choices": ["b", "\udc00"], "answer": 0}',
+            "not valid Unicode: half of a surrogate pair",
+        ),
     ],
 )
 def test_a_row_that_is_none_is_told_with_its_line(tmp_path: Path, line: str, told: str) -> None:
@@ -189,6 +195,33 @@ def test_a_row_that_is_none_is_told_with_its_line(tmp_path: Path, line: str, tol
     file.write_text(f'{{"prompt": "a", "answer": "b"}}\n\n{line}\n', encoding="utf-8")
     with pytest.raises(UserError, match=rf"rows.jsonl:3: {told}"):
         headway.prompt(Knowing(), file=file, shots=[0])
+
+
+def test_choices_need_not_be_everywhere_where_all_is_written(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "answer": "b"}, {"prompt": "a", "choices": ["b", "c"], "answer": 0}]
+    file = rows_file(tmp_path / "rows.jsonl", rows)
+    found = headway.prompt(Knowing(), file=file, shots=[0], by="generation")
+    assert len(found.records) == 2
+    with pytest.raises(UserError, match=r"rows\.jsonl:1: not all rows have choices"):
+        headway.prompt(Knowing(), file=file, shots=[0])
+
+
+def test_a_template_is_no_longer_left_out_for_being_empty(
+    tmp_path: Path, glue: Path, cli: Callable[..., Any]
+) -> None:
+    file = rows_file(tmp_path / "rows.jsonl", [{"prompt": "a", "answer": "b"}])
+    for words in (["--file", file], ["--task", "glue/sst2", "--glue", glue]):
+        said = cli("prompt", "a-model", *words, "--shots", "0", "--template", "")
+        assert "the template has no field" in said.error
+
+
+def test_a_task_without_its_files_names_the_option(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEADWAY_DATA", raising=False)
+    said = cli("prompt", "a-model", "--task", "glue/sst2", "--shots", "0")
+    assert "'HEADWAY_DATA'" in said.error
+    assert "or name the folder with --glue DIR" in said.error
 
 
 def test_the_command_writes_table_log_and_curve(
@@ -247,4 +280,4 @@ def test_a_translator_is_not_prompted(
     said = cli("evaluate", trained("plain"), "--tasks", "hellaswag", "--beam", 2)
     assert "--beam is for a translator" in said.error
     said = cli("evaluate", trained("plain"), "--shots", 2)
-    assert "--shots and --lines go with --tasks" in said.error
+    assert "--shots goes with --tasks" in said.error

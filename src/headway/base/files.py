@@ -1,4 +1,4 @@
-"""Files that are complete or absent: atomic writes, folders that appear whole, JSON records."""
+"""Files that are complete or absent: atomic writes, folders that appear whole, JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,35 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         _remove(aside)
 
 
+def write_together(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to new files of a folder, all or none, the last one last.
+
+    They reach the disk before the first takes its name, so that a kill leaves a part that
+    `clear_leftovers` removes. Raises UserError where the disk is full or the folder refuses; then
+    it is as it was, and absent if it was.
+    """
+    was_there, beside, moved = folder.is_dir(), _beside(folder / "files", "part"), list[Path]()
+    with explain_os_errors(folder):
+        _remove(beside)
+        try:
+            beside.mkdir(parents=True)
+            for name, text in files.items():
+                (beside / name).write_bytes(text.encode("utf-8"))
+            _sync_tree(beside)
+            for name in files:
+                os.replace(beside / name, folder / name)
+                moved.append(folder / name)
+        except BaseException:
+            for path in (beside, *moved):
+                _remove(path)
+            if not was_there:
+                with contextlib.suppress(OSError):  # what went wrong first is what to tell
+                    folder.rmdir()
+            raise
+        _remove(beside)
+        sync_folder(folder)
+
+
 def remove_folder(path: Path) -> None:
     """Delete a folder so that its name never stands for half of it."""
     beside = _beside(path, "part")
@@ -231,63 +260,7 @@ def read_json(path: Path) -> Any:
         return json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise UserError(f"not JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
-
-
-class Records:
-    """An append-only file of JSON records, one a line (JSONL)."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, record: dict[str, Any]) -> None:
-        """Add one record; what a kill or a full disk left of a line before it is cut off.
-
-        Numbers that are not finite are written NaN and Infinity, as Python's json has them: a
-        run that diverges must still be able to say so.
-        """
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8")
-        with explain_os_errors(self.path), open(self.path, "ab", buffering=0) as file:
-            end = self._whole_bytes()
-            file.truncate(end)
-            if file.write(line) != len(line):
-                file.truncate(end)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _whole_bytes(self) -> int:
-        """Bytes up to the end of the last whole line."""
-        with open(self.path, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            while end:
-                start = max(0, end - 4096)
-                file.seek(start)
-                cut = file.read(end - start).rfind(b"\n")
-                if cut >= 0:
-                    return start + cut + 1
-                end = start
-        return 0
-
-    def read(self) -> list[dict[str, Any]]:
-        """All records; a last line that a kill cut short is left out.
-
-        Raises UserError naming the line that is not a record.
-        """
-        if not self.path.exists():
-            return []
-        records = []
-        for number, line in enumerate(self.path.read_bytes().split(b"\n")[:-1], start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict):
-                where = f"{self.path}:{number}"
-                raise UserError("not a record", where=where, todo="delete that line")
-            records.append(record)
-        return records
-
-    def keep(self, wanted: list[dict[str, Any]]) -> None:
-        """Replace the file's content by these records."""
-        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in wanted)
-        write_atomic(self.path, text)
+    except (RecursionError, ValueError) as error:
+        deep = isinstance(error, RecursionError)
+        what = "nested too deep" if deep else "a number of thousands of digits"
+        raise UserError(f"not JSON that can be read: {what}", where=str(path)) from None

@@ -179,6 +179,9 @@ def shares_of(
     tokens: Mapping[str, int], weights: Mapping[str, float | None], temperature: float
 ) -> list[float]:
     """The share of each source: by weight where it has one, else tokens to the 1 / temperature."""
-    sizes = {name: weights[name] or tokens[name] ** (1.0 / temperature) for name in tokens}
+    largest = max(tokens.values()) if temperature < 1.0 else 1  # a power above 1 can be too great
+    sizes = {
+        name: weights[name] or (tokens[name] / largest) ** (1.0 / temperature) for name in tokens
+    }
     total = sum(sizes.values())
     return [size / total for size in sizes.values()]

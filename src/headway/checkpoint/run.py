@@ -15,13 +15,14 @@ from torch import Tensor
 
 from headway.base.errors import UserError, is_broken, unknown
 from headway.base.files import (
-    Records,
     atomic_file,
     clear_leftovers,
     read_json,
     to_json,
     write_atomic,
+    write_together,
 )
+from headway.base.records import Records
 from headway.checkpoint.weights import read_tensors, write_tensors
 
 FORMAT = 1  # of run folders and their checkpoints; a change of what is on the disk adds one
@@ -65,17 +66,7 @@ class RunFolder:
             **{name: to_json(value) for name, value in (reports or {}).items()},
             CONFIG: to_json({"format": FORMAT, **config, "tokenizers": hashes}),
         }
-        was_there = self.path.is_dir()
-        try:
-            for name, text in files.items():
-                write_atomic(self.path / name, text)
-        except BaseException:
-            with contextlib.suppress(OSError):  # what went wrong first is what to tell
-                for name in files:
-                    (self.path / name).unlink(missing_ok=True)
-                if not was_there:
-                    self.path.rmdir()
-            raise
+        write_together(self.path, files)
 
     def recipe(self) -> dict[str, Any]:
         """The resolved recipe as a table."""
@@ -204,7 +195,8 @@ class RunFolder:
             raise UserError("there is a file of that name", where=str(self.path), todo=_ELSEWHERE)
         if (self.path / RECIPE).exists() and not (self.path / CONFIG).exists():
             what = f"a {RECIPE} without {CONFIG}: a run that was killed as it began, or no run"
-            raise UserError(what, where=str(self.path), todo=_ELSEWHERE)
+            todo = f"delete it if it was one, or {_ELSEWHERE}"
+            raise UserError(what, where=str(self.path), todo=todo)
         if (self.path / RECIPE).exists():
             todo = f"go on with --resume, delete it, or {_ELSEWHERE}"
             raise UserError("there is a run already", where=str(self.path), todo=todo)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from headway.base.errors import UserError
-from headway.cli.options import Device, JsonFile, Model, write_json
+from headway.cli.options import (
+    STDIN,
+    Device,
+    JsonFile,
+    Model,
+    refuse_inputs,
+    spread,
+    stdin_lines,
+    write_json,
+)
 
 
 def classify(
@@ -22,28 +30,36 @@ def classify(
 ) -> None:
     """Tell the label of each line of standard input, and how sure the model is.
 
-    A model that was trained on numbers gives each line one. The file of --json has a list of
-    `label` and `probability`, or of `value`.
+    A model that was trained on numbers gives each line one; an empty line stays empty. The file of
+    --json has a list of `label` and `probability`, or of `value`, and null for an empty line.
 
     Example: headway classify runs/sst2 < reviews.txt
     """
+    refuse_inputs(json, model, STDIN)
     from headway.runs.open_model import open_classifier
 
-    lines = sys.stdin.read().removesuffix("\n").split("\n")
-    pairs = [line.partition("\t") for line in lines]
-    if second and (alone := [n for n, (_, tab, _) in enumerate(pairs, 1) if not tab]):
-        raise UserError("there is no tab, so no second text", where=f"standard input:{alone[0]}")
-    texts = [first for first, _, _ in pairs] if second else lines
+    lines = stdin_lines()
+    told = [line for line in lines if line.strip()]
+    pairs = [line.partition("\t") for line in told]
+    if second and not all(tab for _, tab, _ in pairs):
+        number = next(n for n, line in enumerate(lines, 1) if line.strip() and "\t" not in line)
+        raise UserError("there is no tab, so no second text", where=f"standard input:{number}")
+    texts = [first for first, _, _ in pairs] if second else told
     seconds = [other for _, _, other in pairs] if second else None
     opened = open_classifier(model, device=device)
     if opened.labels is None:
-        values = opened.estimate(texts, seconds)
-        print("\n".join(f"{value:.4f}" for value in values))
-        write_json(json, [{"value": value} for value in values])
+        values = spread(lines, opened.estimate(texts, seconds) if texts else ())
+        for value in values:
+            print("" if value is None else f"{value:.4f}")
+        write_json(json, [None if value is None else {"value": value} for value in values])
         return
-    found = opened.classify(texts, seconds)
-    print("\n".join(f"{each.name}\t{each.probability:.4f}" for each in found))
-    write_json(json, [{"label": each.name, "probability": each.probability} for each in found])
+    found = spread(lines, opened.classify(texts, seconds) if texts else ())
+    for each in found:
+        print("" if each is None else f"{each.name}\t{each.probability:.4f}")
+    names = ("label", "probability")
+    write_json(
+        json, [None if each is None else dict(zip(names, each, strict=True)) for each in found]
+    )
 
 
 def add_to(app: typer.Typer) -> None:

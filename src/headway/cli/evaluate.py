@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from headway.base.errors import UserError
-from headway.base.files import refuse_same
 from headway.base.progress import say
-from headway.cli.options import Beam, Device, JsonFile, Run, write_json
+from headway.cli.options import Beam, Device, JsonFile, Run, refuse_inputs, write_json
 
 
 def evaluate(  # long: its options
@@ -66,6 +65,7 @@ def evaluate(  # long: its options
         {"--task": task, "--tasks": tasks},
         {"--data": data, "--beam": beam},
     )
+    refuse_inputs(json, run, *map(Path, data or ()))
     if task is not None:
         _evaluate_task(run, task, glue, json, device)
     elif tasks is not None:
@@ -126,11 +126,10 @@ def _evaluate_pairs(
     from headway.data.pairs import load_part, read_pairs
     from headway.evaluate.translation import range_label
     from headway.runs.evaluate import evaluate_pairs
-    from headway.runs.open_model import open_translator
+    from headway.runs.open_model import open_judged, open_translator
     from headway.settings.kinds import TranslationRecipe
 
-    refuse_same(json, *map(Path, data or ()))
-    translator = open_translator(run, device=device)
+    translator = (open_translator if data or beam else open_judged)(run, device=device)
     recipe, pairs = translator.recipe, None
     if data:
         pairs = read_pairs(*data)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Annotated
 
 import typer
 
-from headway.cli.options import Device, JsonFile, Model, write_json
+from headway.cli.options import (
+    STDIN,
+    Device,
+    JsonFile,
+    Model,
+    refuse_inputs,
+    stdin_lines,
+    write_json,
+)
 
 
 def fill(
@@ -32,9 +39,10 @@ def fill(
 
     Example: headway fill runs/bert --text "The [MASK] is returned."
     """
+    refuse_inputs(json, model, STDIN)
     from headway.runs.open_model import open_filler
 
-    texts = text or sys.stdin.read().removesuffix("\n").split("\n")
+    texts = text or stdin_lines()
     found = open_filler(model, device=device).fill(texts, top)
     for each in found:
         print(each.text)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headway.base.errors import UserError
 from headway.cli.options import Device
 from headway.cli.train import Settings, train_recipe
 
@@ -16,11 +17,13 @@ def finetune(
         str, typer.Argument(help="A shipped recipe or a TOML file; headway recipes lists them.")
     ],
     origin: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--from", metavar="PATH", help="A run, a Hugging Face folder or a .gguf file."
+            "--from",
+            metavar="PATH",
+            help="A run, a Hugging Face folder or a .gguf file; else model.from.",
         ),
-    ],
+    ] = None,
     settings: Settings = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run's folder; runs/RECIPE if not set.")
@@ -33,9 +36,14 @@ def finetune(
 
     Example: headway finetune glue/mrpc --from minilm/ --set train.epochs=4 --out runs/mrpc
     """
-    from headway.settings.recipe import parse_overrides
+    from headway.settings.model import NO_ORIGIN
+    from headway.settings.recipe import origin_of, parse_overrides, recipe_table
 
-    overrides = {**parse_overrides(settings or []), "model.from": origin}
+    overrides = parse_overrides(settings or [])
+    if origin is not None:
+        overrides["model.from"] = origin
+    elif not origin_of(recipe_table(recipe, overrides)[1]):
+        raise UserError(NO_ORIGIN, where="model.from")
     train_recipe(recipe, overrides, out=out, resume=False, device=device)
 
 

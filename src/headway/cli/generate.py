@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from headway.base.errors import UserError
-from headway.cli.options import Device, JsonFile, Model, write_json
+from headway.cli.options import (
+    STDIN,
+    Device,
+    JsonFile,
+    Model,
+    refuse_inputs,
+    stdin_lines,
+    write_json,
+)
+from headway.cli.volume import Unknown
 
 
 def generate(  # long: its options
     model: Model,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="What to continue, repeatable; else standard input."),
+        typer.Option(
+            metavar="TEXT",
+            help="What to continue, repeatable; else standard input, without its last line end.",
+        ),
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat", help="The prompt is a user's message, to be answered.")
@@ -62,6 +73,7 @@ def generate(  # long: its options
 
     Example: headway generate model.gguf --chat --prompt "Name three rivers."
     """
+    refuse_inputs(json, model, STDIN)
     from headway.runs.language_model import Sampling
     from headway.runs.open_model import open_language_model
 
@@ -76,7 +88,7 @@ def generate(  # long: its options
     if greedy and wanted:
         option = f"--{next(iter(wanted)).replace('_', '-')}"
         raise UserError(f"{option} is for random draws", where="--greedy", todo="leave one out")
-    given = prompt or [sys.stdin.read().removesuffix("\n")]
+    given = prompt or ["\n".join(stdin_lines())]
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
     opened = open_language_model(model, device=device)
@@ -105,6 +117,10 @@ def generate(  # long: its options
         print()
     else:
         print("\n\n".join(begin + each.text for begin, each in zip(begins, found, strict=True)))
+    unknown = Unknown("prompts")
+    for number, row in enumerate(opened.tokenizer.cut(given), start=1):
+        unknown.note(number, *row)
+    unknown.say()
     told = [dataclasses.asdict(each) for each in found]
     write_json(json, told[0] if len(told) == 1 else told)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.base.errors import UserError
-from headway.cli.options import JsonFile, write_json
+from headway.cli.options import JsonFile, refuse_inputs, write_json
 
 
 def info(
@@ -38,6 +38,7 @@ def info(
 
     Example: headway info llama-3.2-1b --length 2048
     """
+    refuse_inputs(json, run)
     from headway.settings.presets import PRESETS
 
     if str(run) in PRESETS and not run.exists():

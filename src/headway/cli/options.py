@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 
-from headway.base.files import to_json, write_atomic
+from headway.base.files import refuse_same, to_json, write_atomic
+from headway.cli.volume import WINDOW
+from headway.data.stream import line_windows
 from headway.settings.bounds import WIDEST
+
+STDIN = Path("/dev/stdin")
+T = TypeVar("T")
+# files in a model's folder that are the model, and no results that somebody put there
+_OF_MODELS = re.compile(
+    r"config|token|vocab|merges|modules|labels|environment|metrics|index|^(data|state|complete)\."
+    r"|\.(safetensors|bin|gguf|model|spm|jinja|toml|html)$"
+)
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder of a run.", show_default=False)
@@ -35,6 +49,36 @@ JsonFile = Annotated[
         "--json", metavar="FILE", help="Write the results there as JSON.", show_default=False
     ),
 ]
+
+
+def stdin_lines() -> list[str]:
+    """The lines of standard input, which is UTF-8 whatever the terminal has.
+
+    Raises UserError naming the line that is not.
+    """
+    stdin = cast(BufferedReader, sys.stdin.buffer)
+    windows = line_windows(stdin, size=WINDOW, where="standard input")
+    return [line for lines in windows for line in lines]
+
+
+def spread(lines: Sequence[str], answers: Iterable[T]) -> list[T | None]:
+    """Answers to the lines that have text, each beside its line; None beside an empty one."""
+    left = iter(answers)
+    return [next(left) if line.strip() else None for line in lines]
+
+
+def refuse_inputs(out: Path | None, *inputs: Path | None) -> None:
+    """Raise UserError if `out` would overwrite an input: a file, or one that a folder's model has.
+
+    What else is in such a folder may be results of before.
+    """
+    if out is None:
+        return
+    folders = [path for path in inputs if path is not None and path.is_dir()]
+    refuse_same(out, *inputs)
+    refuse_same(
+        out, *(each for path in folders for each in path.rglob("*") if _OF_MODELS.search(each.name))
+    )
 
 
 def write_json(path: Path | None, value: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.base.errors import UserError
-from headway.cli.options import JsonFile, write_json
+from headway.cli.options import JsonFile, refuse_inputs, write_json
 
 if TYPE_CHECKING:
     from headway.scaling.hardware import Hardware
@@ -107,6 +107,8 @@ def plan(  # long: its options
     def number(text: str | None, name: str) -> float | None:
         return None if text is None else quantity(text, where=name)
 
+    for out in (json, html, recipe):
+        refuse_inputs(out, hardware, Path(law))
     name, count = machine_of(machine)
     machines, found_law = load_hardware(hardware), _law(law)
     if table:

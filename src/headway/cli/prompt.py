@@ -10,7 +10,7 @@ import typer
 
 from headway.base.errors import UserError
 from headway.base.files import refuse_same, write_atomic
-from headway.cli.options import Device, JsonFile, Model, write_json
+from headway.cli.options import Device, JsonFile, Model, refuse_inputs, write_json
 
 
 def prompt(  # long: its options
@@ -39,7 +39,8 @@ def prompt(  # long: its options
         str | None,
         typer.Option(
             metavar="TEXT",
-            help=r"The prompt, with {text} and {second}, or keys of a row; \n is a new line.",
+            help=r"The prompt, with {text} and {second}, or keys of a row; \n is a new line, {{ "
+            "and }} are braces.",
         ),
     ] = None,
     by: Annotated[
@@ -63,9 +64,10 @@ def prompt(  # long: its options
 
     Example: headway prompt model.gguf --task glue/sst2 --lines 200
     """
-    refuse_same(json, file, log, svg)
-    refuse_same(log, file, svg)
-    refuse_same(svg, file)
+    for out in (json, log, svg):
+        refuse_inputs(out, model, file)
+    refuse_same(json, log, svg)
+    refuse_same(log, svg)
     from headway.lens.figures import picture_kind
     from headway.runs.prompting import prompt as ask
 
@@ -77,7 +79,7 @@ def prompt(  # long: its options
         task,
         glue=glue,
         file=file,
-        template=template.replace(r"\n", "\n") if template else None,
+        template=None if template is None else template.replace(r"\n", "\n"),
         shots=_numbers(shots),
         draws=draws,
         seed=seed,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headway.base.errors import UserError
-from headway.base.files import refuse_same
-from headway.cli.options import JsonFile, write_json
+from headway.cli.options import JsonFile, refuse_inputs, write_json
 
 if TYPE_CHECKING:
     from headway.scaling.points import Points
@@ -75,7 +74,7 @@ def fit(  # long: its options
 
         picture_kind(picture)
     for out in (json, picture):
-        refuse_same(out, *paths)
+        refuse_inputs(out, *paths)
     columns = {
         "params": size_column,
         "flop": flop_column,

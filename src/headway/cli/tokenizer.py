@@ -14,7 +14,7 @@ import typer
 from headway.base.errors import UserError, unknown
 from headway.base.files import refuse_same, write_atomic
 from headway.base.progress import say
-from headway.cli.options import JsonFile, write_json
+from headway.cli.options import JsonFile, refuse_inputs, write_json
 from headway.data.lines import stream_lines
 from headway.data.stream import line_windows
 
@@ -144,7 +144,7 @@ def inspect(
 
     Example: headway tokenizer inspect tokenizer.json text.fr --json facts.json
     """
-    refuse_same(json, place, text)
+    refuse_inputs(json, place, text)
     made = _opened(place, side)
     from headway.tokens.inspection import inspect_texts, inspect_tokenizer
 

@@ -147,10 +147,12 @@ def open_lines(path: Path | None) -> Iterator[LineFile]:
 class Unknown:
     """What the tokeniser did not know: counted, and told at the end.
 
-    A model answers to it all the same, which looks as if it had been read.
+    A model answers to it all the same, which looks as if it had been read. `kind` is what texts are
+    numbered as.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "lines") -> None:
+        self._kind = kind
         self._such: list[str] = []
         self._lines: list[int] = []
         self._n = self._tokens = 0
@@ -171,7 +173,7 @@ class Unknown:
             more = ", …" if len(self._lines) > _NAMED else ""
             say(
                 f"notice: unknown to the tokeniser: {self._n:,} of {self._tokens:,} tokens, such "
-                f"as {such} (lines {lines}{more})"
+                f"as {such} ({self._kind} {lines}{more})"
             )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from headway.data.builtin_text import pydoc_documents, stdlib_documents
 from headway.data.held_out import HELD, HeldOut
 from headway.data.lines import stream_lines
 from headway.data.near import NearSeen
-from headway.data.notes import DUPLICATE, MOJIBAKE, NEAR, Notes
-from headway.data.pair_stream import FEW, WRONG, Seen
+from headway.data.notes import DUPLICATE, JUDGED, MOJIBAKE, NEAR, Notes
+from headway.data.pair_stream import FEW, WRONG, Hashes, Seen
 from headway.data.rows import Bad, Row, Wanted, expand, undecodable
 from headway.data.tables import PartName, dataset_rows, split_of, table_rows
 from headway.settings.documents import (
@@ -34,16 +34,25 @@ _BUILTIN = {"builtin:stdlib": stdlib_documents, "builtin:pydoc": pydoc_documents
 
 
 class Memory:
-    """The documents that the sources of a part have had so far in a pass over all of them."""
+    """The documents that the sources of a part have had so far in a pass over all of them.
 
-    def __init__(self, near: bool, held: Callable[[], Iterable[str]]) -> None:
+    `judged` are those of `others`, the parts of other files that a model is judged on.
+    """
+
+    def __init__(
+        self, near: bool, held: Callable[[], Iterable[str]], others: Sequence[DocumentStream] = ()
+    ) -> None:
         self._wants_near, self._held, self._begun = near, held, set[str]()
-        self.seen = Seen()
+        self._others = others
+        self.seen, self.judged = Seen(), Seen()
         self.near: NearSeen | None = None
 
     def begin(self, source: str) -> None:
         """A pass over a source begins: over the first one, perhaps again, or over the next one."""
         if source in self._begun or not self._begun:
+            if not self._begun:
+                for block in chain.from_iterable(other.blocks() for other in self._others):
+                    self.judged.add(_hashes(block))
             self.seen, self._begun = Seen(), set()
             self.near = NearSeen("data.duplicates") if self._wants_near else None
             if self.near is not None:
@@ -102,6 +111,10 @@ class DocumentStream:
                 yield kept
         if self.part.bad == "few" and bad > FEW * read:
             raise self._too_bad(bad, read, f"more than {FEW:.0%}")
+        held = sum(self.notes.count(kind) for kind in HELD.values())
+        if held and not self.kept:
+            todo = "give more documents, or lower data.held_out"
+            raise UserError(f"all {held:,} documents are held out", where=self.origin, todo=todo)
         if not self.kept and not self._is_held:
             raise UserError("there is no document with text", where=self.origin)
         if self._digest not in (None, content.hexdigest()):
@@ -142,13 +155,13 @@ class DocumentStream:
             yield row
 
     def _unrepeated(self, rows: list[Row]) -> list[str]:
-        digests = b"".join(
-            hashlib.blake2b(row.texts[0].encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            for row in rows
-        )
-        repeated = self.memory.seen.add(np.frombuffer(digests, np.uint64)).tolist() if rows else []
+        if not rows:
+            return []
+        hashes = _hashes(row.texts[0] for row in rows)
+        repeated = self.memory.seen.add(hashes).tolist()
+        judged = self.memory.judged.has(hashes).tolist()
         kept = []
-        for row, again in zip(rows, repeated, strict=True):
+        for row, again, also in zip(rows, repeated, judged, strict=True):
             text = row.texts[0]
             if again:
                 self.notes.add(DUPLICATE, row.number, text, dropped=self.drop_duplicates)
@@ -157,6 +170,8 @@ class DocumentStream:
             if self.memory.near is not None and self.memory.near.add(text):
                 self.notes.add(NEAR, row.number, text, dropped=True)
                 continue
+            if also:
+                self.notes.add(JUDGED, row.number, text)
             kept.append(text)
         return kept
 
@@ -181,7 +196,9 @@ def document_streams(settings: DocumentSettings, name: PartName) -> dict[str, Do
             for stream in document_streams(settings, part).values():
                 yield from stream.texts()
 
-    memory = Memory(settings.duplicates == "near", held_texts)
+    own_parts = [part for part in HELD if part not in missing] if name == "train" else []
+    others = [stream for part in own_parts for stream in document_streams(settings, part).values()]
+    memory = Memory(settings.duplicates == "near", held_texts, others)
     return {
         source: DocumentStream(
             part,
@@ -193,6 +210,13 @@ def document_streams(settings: DocumentSettings, name: PartName) -> dict[str, Do
         )
         for source, part in getattr(settings, own).items()
     }
+
+
+def _hashes(texts: Iterable[str]) -> Hashes:
+    """A number below 2^64 for each text."""
+    data = (text.encode("utf-8", "surrogatepass") for text in texts)
+    digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in data)
+    return np.frombuffer(digests, np.uint64)
 
 
 def _origin(part: DocumentSource, name: PartName) -> str:

@@ -134,6 +134,8 @@ class _Reading:
             raise self._too_bad(n_bad, n_read, f"more than {FEW:.0%}", notes)
         if not kept:
             todo = "give more rows, or another data.held_out (0.0: none)" if self._is_held else None
+            if any(notes.count(kind) for kind in HELD.values()):
+                todo = "give more rows, or lower data.held_out"
             raise UserError("there is no row that can be used", where=self.origin, todo=todo)
         return Examples(
             [row.texts for row in kept],

@@ -9,6 +9,7 @@ MOST_EXAMPLES = 5
 _MOST_LETTERS = 80  # of an example
 DUPLICATE = "seen before"
 NEAR = "nearly the same as one before"
+JUDGED = "in valid or test too"
 LONG = "too many tokens"
 ODD_SOURCE = "odd separators or NUL in the source"
 ODD_TARGET = "odd separators or NUL in the target"

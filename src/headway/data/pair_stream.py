@@ -54,13 +54,18 @@ class Seen:
     def __init__(self) -> None:
         self._sorted: list[Hashes] = []
 
+    def has(self, hashes: Hashes) -> Which:
+        """Of each whether it is there."""
+        known = np.zeros(len(hashes), bool)
+        for some in self._sorted:
+            places = np.searchsorted(some, hashes)
+            known |= some[np.minimum(places, len(some) - 1)] == hashes
+        return known
+
     def add(self, hashes: Hashes) -> Which:
         """Put them in; says of each whether it was there already, earlier in `hashes` too."""
         values, first = np.unique(hashes, return_index=True)
-        known = np.zeros(len(values), bool)
-        for older in self._sorted:
-            places = np.searchsorted(older, values)
-            known |= older[np.minimum(places, len(older) - 1)] == values
+        known = self.has(values)
         repeated = np.ones(len(hashes), bool)
         repeated[first] = known
         fresh = values[~known]

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headway.base.errors import unknown
+from headway.base.errors import UserError, unknown
 
 NORMALISED = "(accuracy - chance) / (1 - chance)"
 """0 is what guessing gives, 1 is all right; leaderboards may print this in place of accuracy."""
 NEAR_TIE = 1e-3  # nats between the two likeliest choices: rounding may turn these
 _APART = "\n\n"  # between examples
-_FIELD = re.compile(r"\{([\w# ]+)\}")
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _CONFIDENT = 1.959964  # deviations of a normal law that hold 95 % of it
 _RESAMPLES = 2000
 
@@ -72,17 +72,31 @@ class Question:
 
 
 def fill(template: str, fields: Mapping[str, object], *, where: str) -> str:
-    """The template with each `{field}` replaced; other braces are text.
+    """The template with each `{field}` replaced; a brace that is text is doubled.
 
-    Raises UserError for a field that is not there.
+    Raises UserError for a field that is not there, another brace, and if there is no field.
     """
+    taken = 0
 
     def value(found: re.Match[str]) -> str:
+        nonlocal taken
+        if len(found[0]) == 1:
+            todo = "close the field, or double it if it is text"
+            raise UserError(
+                "the template has a brace that is none of a field", where=where, todo=todo
+            )
+        if found[1] is None:
+            return found[0][0]
         if found[1] not in fields:
             raise unknown("field of the template", found[1], fields, where=where)
+        taken += 1
         return str(fields[found[1]])
 
-    return _FIELD.sub(value, template)
+    made = _FIELD.sub(value, template)
+    if not taken:
+        todo = f"write {' or '.join(f'{{{name}}}' for name in fields)} where it belongs"
+        raise UserError("the template has no field", where=where, todo=todo)
+    return made
 
 
 def draw_examples(

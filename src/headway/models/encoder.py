@@ -9,6 +9,7 @@ from headway.models.embedding import Embedding
 from headway.nn.dropout import Dropout, Noise
 from headway.nn.feed_forward import ACTIVATIONS
 from headway.nn.norm import make_norm
+from headway.nn.reach import make_attentions
 from headway.nn.stack import Stack, row_positions
 from headway.nn.visibility import padding
 from headway.settings.model import EncoderSettings
@@ -21,7 +22,12 @@ class Encoder(nn.Module):
         super().__init__()
         D = settings.d_model
         self.embedding = Embedding(nn.Embedding(n_tokens, D), settings, settings.n_segments)
-        self.stack = Stack(settings, settings.n_layers)
+        self.stack = Stack(
+            settings,
+            settings.n_layers,
+            attentions=make_attentions(settings),
+            n_global=settings.n_global,
+        )
         self.pooler = nn.Linear(D, D) if settings.pooler else None
 
     @property

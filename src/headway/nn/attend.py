@@ -1,9 +1,11 @@
 """Attention as a pure function, with more than one way to compute it.
 
-`reference` is the one to read and has the weights; `fused` is torch's kernel, which never holds
-the (T, S) weights. `auto` picks by what was measured: on a CPU the fused kernel's backward pass
-costs several times the plain products at translation lengths and pays only where the weights are
-large. What an implementation cannot do it refuses, naming one that can; no argument is dropped.
+`reference` is the one to read and has the weights; `fused` is torch's kernel and `blockwise` the
+same algorithm in plain torch, which never hold the (T, S) weights; `banded` is for windows, in time
+and memory linear in the length. `auto` picks by what was
+measured: on a CPU the fused kernel's backward pass costs several times the plain products at
+translation lengths and pays only where the weights are large. What an implementation cannot do it
+refuses, naming one that can; no argument is dropped.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from headway.nn.banded import banded
+from headway.nn.blockwise import blockwise
 from headway.nn.scores import DotScore, Score
 from headway.nn.visibility import Visibility
 
-Implementation = Literal["auto", "reference", "fused"]
+Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
 
 # Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
 # benchmarks/results/attention.json
 CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
+BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
 
 
@@ -45,23 +50,34 @@ def attend(
     """
     if implementation == "auto":
         look = on_weights is not None or not isinstance(score, DotScore)
-        implementation = "reference" if look else choose(query, key)
-    if implementation == "fused":
+        implementation = "reference" if look else choose(query, key, visibility)
+    if implementation in _WITHOUT_WEIGHTS:
         if on_weights is not None:
-            raise ValueError("'fused' never holds the weights; use 'reference'")
-        return _fused(query, key, value, score=score, visibility=visibility)
+            raise ValueError(f"'{implementation}' never holds the weights; use 'reference'")
+        if not isinstance(score, DotScore):
+            name = type(score).__name__
+            raise ValueError(
+                f"'{implementation}' computes dot products, not {name}; use 'reference'"
+            )
+        query, key = score.change(query).to(value.dtype), key.to(value.dtype)
+        return _WITHOUT_WEIGHTS[implementation](query, key, value, visibility)
     weights = attention_weights(query, key, score=score, visibility=visibility)
     return weigh(on_weights(weights) if on_weights else weights, value)
 
 
-def choose(query: Tensor, key: Tensor) -> Literal["reference", "fused"]:
-    """The faster one for these shapes on this device, where both can."""
+def choose(
+    query: Tensor, key: Tensor, visibility: Visibility
+) -> Literal["reference", "fused", "banded"]:
+    """The fastest one for these shapes on this device."""
+    T, S = query.shape[2], key.shape[2]
+    if T > 1 and visibility.window is not None and BAND_CROSSING * sum(visibility.window) <= S:
+        return "banded"
     if query.device.type != "cpu":
         return "fused"
     trains = torch.is_grad_enabled() and query.requires_grad
     crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
     crossing = crossings.get(key.dtype, crossings[torch.float32])
-    return "fused" if query.shape[2] * key.shape[2] >= crossing else "reference"
+    return "fused" if crossing <= T * S else "reference"
 
 
 def attention_weights(
@@ -88,16 +104,9 @@ def weigh(weights: Tensor, value: Tensor) -> Tensor:
     return (grouped @ value).view(B, H, T, value.shape[-1])
 
 
-def _fused(
-    query: Tensor, key: Tensor, value: Tensor, *, score: Score, visibility: Visibility
-) -> Tensor:
-    if not isinstance(score, DotScore):
-        name = type(score).__name__
-        raise ValueError(f"'fused' computes dot products, not {name}; use 'reference'")
+def _fused(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
     T, S = query.shape[2], key.shape[2]
     grouped = query.shape[1] != key.shape[1]
-    query = score.change(query).to(value.dtype)
-    key = key.to(value.dtype)
     if visibility.is_causal_only and T == S:
         return F.scaled_dot_product_attention(
             query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped
@@ -110,3 +119,20 @@ def _fused(
         query, key, value, attn_mask=added.to(value.dtype), scale=1.0, enable_gqa=grouped
     )
     return attended * alive.to(value.dtype)
+
+
+def _blockwise(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+    return blockwise(query, key, value, visibility)[0]
+
+
+def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+    if visibility.window is None:
+        raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
+    return banded(query, key, value, visibility)
+
+
+_WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {
+    "fused": _fused,
+    "blockwise": _blockwise,
+    "banded": _banded,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -26,17 +27,60 @@ def self_attention(hidden: Tensor, *, score: Score, visibility: Visibility) -> T
     return attend(heads, score.keys(heads), heads, score=score, visibility=visibility)[:, 0]
 
 
+LEAST_ROOM = 64  # places
+
+
+class Room:
+    """Keys and values with free places behind them, and how many are taken."""
+
+    def __init__(self, keys: KeyValue, places: int) -> None:
+        self.taken = keys.length
+        self.parts = tuple(
+            part.new_empty(*part.shape[:2], places, part.shape[3]) for part in keys[:2]
+        )
+        for room, part in zip(self.parts, keys[:2], strict=True):
+            room[:, :, : self.taken] = part
+
+    def take(self, new: KeyValue) -> KeyValue:
+        """Write behind what there is; all of it."""
+        begin, self.taken = self.taken, self.taken + new.length
+        for room, part in zip(self.parts, new[:2], strict=True):
+            room[:, :, begin : self.taken] = part
+        key, value = (room[:, :, : self.taken] for room in self.parts)
+        return KeyValue(key, value, self)
+
+    def has(self, keys: KeyValue, n: int) -> bool:
+        """Whether `n` more fit behind `keys`, and nothing stands there yet."""
+        room = self.parts[0]
+        alike = room.is_inference() == torch.is_inference_mode_enabled()  # else torch refuses
+        return alike and self.taken == keys.length and self.taken + n <= room.shape[2]
+
+
 class KeyValue(NamedTuple):
-    """Keys as the score prepares them (B, G, S, ·) and values (B, G, S, K): a cache as a value."""
+    """Keys as the score prepares them (B, G, S, ·) and values (B, G, S, K): a cache as a value.
+
+    It does not change, though what is appended may be written into the `room` behind it.
+    """
 
     key: Tensor
     value: Tensor
+    room: Room | None = None
+
+    @property
+    def length(self) -> int:
+        """S: how many keys there are."""
+        return self.key.shape[2]
 
     def append(self, new: KeyValue) -> KeyValue:
         """These and then the new ones: S grows."""
-        return KeyValue(
-            torch.cat((self.key, new.key), dim=2), torch.cat((self.value, new.value), dim=2)
-        )
+        if torch.is_grad_enabled() and (self.key.requires_grad or new.key.requires_grad):
+            return KeyValue(
+                torch.cat((self.key, new.key), dim=2), torch.cat((self.value, new.value), dim=2)
+            )
+        room = self.room
+        if room is None or not room.has(self, new.length):
+            room = Room(self, max(LEAST_ROOM, 2 * (self.length + new.length)))
+        return room.take(new)
 
     def select(self, rows: Tensor) -> KeyValue:
         """The rows (N,) of the batch, in that order."""
@@ -48,10 +92,10 @@ class Attention(nn.Module):
 
     Fewer key/value heads than query heads is grouped-query attention (Ainslie et al., 2023). The
     same layer attends to its own sequence or to another (cross-attention): that depends only on
-    whose `keys` it is given.
+    whose `keys` it is given. With `mixtures` it attends to mixtures of these.
     """
 
-    def __init__(self, settings: StackSettings) -> None:
+    def __init__(self, settings: StackSettings, mixtures: nn.Module | None = None) -> None:
         super().__init__()
         D, K, bias = settings.d_model, settings.head_width, settings.biases_attention
         self.n_heads, self.n_kv_heads = settings.n_heads, settings.kv_heads
@@ -67,14 +111,15 @@ class Attention(nn.Module):
             n_kv_heads=self.n_kv_heads,
             rank=settings.score_rank,
         )
+        self.mixtures = mixtures
         self.dropout = Dropout(settings.attention_dropout)
         self.tap_weights = Tap()
 
     def keys(self, hidden: Tensor, rotation: Rotation | None) -> KeyValue:
         """(B, S, D) -> keys and values (B, G, S, K)."""
         key, value = (
-            _split(self.to_key(hidden), self.n_kv_heads),
-            _split(self.to_value(hidden), self.n_kv_heads),
+            self.split(self.to_key(hidden), self.n_kv_heads),
+            self.split(self.to_value(hidden), self.n_kv_heads),
         )
         return KeyValue(self.score.keys(rotation.turn(key) if rotation else key), value)
 
@@ -88,26 +133,48 @@ class Attention(nn.Module):
         noise: Noise | None,
     ) -> Tensor:
         """(B, T, D) attending to S keys -> (B, T, D)."""
-        query = _split(self.to_query(hidden), self.n_heads)  # (B, H, T, K)
-        drops = noise is not None and self.dropout.rate > 0.0
-
-        def on_weights(weights: Tensor) -> Tensor:
-            dropped: Tensor = self.dropout(self.tap_weights(weights), noise)
-            return dropped
-
-        attended = attend(
-            rotation.turn(query) if rotation else query,
-            keys.key,
-            keys.value,
-            score=self.score,
-            visibility=visibility,
-            on_weights=on_weights if drops or self.tap_weights.watched else None,
+        result: Tensor = self.to_output(
+            self.attended(hidden, keys, visibility=visibility, rotation=rotation, noise=noise)
         )
-        merged = attended.transpose(1, 2).flatten(2)  # (B, T, H·K)
-        result: Tensor = self.to_output(merged)
         return result
 
+    def attended(
+        self,
+        hidden: Tensor,
+        keys: KeyValue,
+        *,
+        visibility: Visibility,
+        rotation: Rotation | None,
+        noise: Noise | None,
+    ) -> Tensor:
+        """(B, T, D) attending to S keys -> (B, T, H·K): what the heads found, side by side."""
+        query = self.split(self.to_query(hidden), self.n_heads)  # (B, H, T, K)
+        if self.mixtures is not None:
+            keys, visibility = self.mixtures(keys, visibility)
+        return self.joined(
+            attend(
+                rotation.turn(query) if rotation else query,
+                keys.key,
+                keys.value,
+                score=self.score,
+                visibility=visibility,
+                on_weights=self.on_weights(noise),
+            )
+        )
 
-def _split(hidden: Tensor, heads: int) -> Tensor:
-    B, T, width = hidden.shape
-    return hidden.view(B, T, heads, width // heads).transpose(1, 2)  # (B, T, H·K) -> (B, H, T, K)
+    def on_weights(self, noise: Noise | None) -> Callable[[Tensor], Tensor] | None:
+        """What is done to the weights: they are looked at, and some are dropped; often nothing."""
+        if not self.tap_weights.watched and (noise is None or self.dropout.rate == 0.0):
+            return None
+        return lambda weights: self.dropout(self.tap_weights(weights), noise)
+
+    @staticmethod
+    def split(hidden: Tensor, heads: int) -> Tensor:
+        """(B, T, H·K) -> (B, H, T, K)."""
+        B, T, width = hidden.shape
+        return hidden.view(B, T, heads, width // heads).transpose(1, 2)
+
+    @staticmethod
+    def joined(attended: Tensor) -> Tensor:
+        """(B, H, T, K) -> (B, T, H·K)."""
+        return attended.transpose(1, 2).flatten(2)

@@ -50,9 +50,11 @@ class Memory(NamedTuple):
 class Block(nn.Module):
     """One layer of a stack; `crosses` adds attention to a memory."""
 
-    def __init__(self, settings: StackSettings, *, crosses: bool) -> None:
+    def __init__(
+        self, settings: StackSettings, *, crosses: bool, attention: Attention | None = None
+    ) -> None:
         super().__init__()
-        self.attention = Attention(settings)
+        self.attention = attention or Attention(settings)
         self.around_attention = Residual(settings)
         if crosses:
             self.cross_attention = Attention(settings)

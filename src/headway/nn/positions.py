@@ -48,6 +48,10 @@ class Rotation(NamedTuple):
     cos: Tensor
     sin: Tensor
 
+    def first(self, n: int) -> Rotation:
+        """That of the first `n` positions."""
+        return Rotation(self.cos[..., :n, :], self.sin[..., :n, :])
+
     def turn(self, heads: Tensor) -> Tensor:
         """(B, H, T, K) -> (B, H, T, K): the pair (x_i, x_{i+K/2}) turns by its angle."""
         first, second = heads.float().chunk(2, dim=-1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.nn.attention import KeyValue
+from headway.nn.attention import Attention, KeyValue
 from headway.nn.block import Block, Memory
 from headway.nn.dropout import Noise
 from headway.nn.norm import make_norm
@@ -42,13 +42,28 @@ class Cache(NamedTuple):
 class Stack(nn.Module):
     """`n_layers` blocks; `crosses` gives each attention to a memory.
 
+    `attentions` are the layers' own, where they are not the plain ones; of a layer that does not
+    reach all `n_global` first keys are seen by all.
+
     With `recomputes` training keeps what enters a block, and computes the rest again in the
     backward pass (Chen et al., 2016, arXiv 1604.06174).
     """
 
-    def __init__(self, settings: StackSettings, n_layers: int, *, crosses: bool = False) -> None:
+    def __init__(
+        self,
+        settings: StackSettings,
+        n_layers: int,
+        *,
+        crosses: bool = False,
+        attentions: Sequence[Attention] = (),
+        n_global: int = 0,
+    ) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Block(settings, crosses=crosses) for _ in range(n_layers))
+        own = dict(enumerate(attentions))
+        self.layers = nn.ModuleList(
+            Block(settings, crosses=crosses, attention=own.get(place)) for place in range(n_layers)
+        )
+        self.reach, self.n_global = settings.reach, n_global
         self.recomputes = False
         self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
         self.rotary: Rotary | None = None
@@ -77,11 +92,16 @@ class Stack(nn.Module):
         """
         rotation = self.rotary(positions) if self.rotary is not None else None
         recomputes, kept = self.recomputes and torch.is_grad_enabled(), list[KeyValue]()
+        # one value for all layers of a reach, so that they share its masks
+        seen = {
+            width: visibility.within(width, self.n_global) if width else visibility
+            for width in set(self.reach)
+        }
         for index, layer in enumerate(self._blocks()):
             run = partial(checkpoint, layer, use_reentrant=False) if recomputes else layer
             hidden, keys = run(
                 hidden,
-                visibility=visibility,
+                visibility=seen[self.reach[index % len(self.reach)]],
                 rotation=rotation,
                 memory=memory[index] if memory is not None else None,
                 past=past.layers[index] if past is not None else None,

@@ -9,26 +9,59 @@ chunks alike.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
 
 
 class Rule(Protocol):
-    """Whether queries at positions (T, 1) may look at keys at positions (S,)."""
+    """Whether queries at positions (…, T, 1) may look at keys at positions (…, 1, S)."""
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Boolean, of a shape that broadcasts to (B, T, S)."""
+        """Boolean, of a shape that broadcasts to (B, …, T, S)."""
+
+    by_distance: ClassVar[bool]
+    """Whether it goes by how far a key is from the query, and by nothing else."""
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """From which key on, and before which, all lie that the queries `first` to `last` see."""
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """True if each of those queries is known to see each of those keys."""
+
+
+class _Anywhere:
+    """A rule that does not go by position."""
+
+    by_distance: ClassVar[bool] = False
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """All keys."""
+        return 0, None
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """It depends."""
+        return False
 
 
 @dataclass(frozen=True)
 class Causal:
     """No key after the query."""
 
+    by_distance: ClassVar[bool] = True
+
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (T, S)."""
+        """(T, 1), (1, S) -> (T, S)."""
         return key <= query
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """Up to the last query."""
+        return 0, last + 1
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """All of them came before."""
+        return keys[-1] <= queries[0]
 
 
 @dataclass(frozen=True)
@@ -37,32 +70,53 @@ class Window:
 
     left: int
     right: int
+    by_distance: ClassVar[bool] = True
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (T, S)."""
+        """(T, 1), (1, S) -> (T, S)."""
         return (key >= query - self.left) & (key <= query + self.right)
+
+    def span(self, first: int, last: int) -> tuple[int, int | None]:
+        """From the left of the first to the right of the last."""
+        return max(0, first - self.left), last + self.right + 1
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """They are near enough to the query that is farthest."""
+        return keys[0] >= queries[-1] - self.left and keys[-1] <= queries[0] + self.right
+
+
+@dataclass(frozen=True)
+class WindowOrFirst(_Anywhere):
+    """What a window shows, and the `first` keys of all (Longformer's global tokens)."""
+
+    window: Window
+    first: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """(T, 1), (1, S) -> (T, S)."""
+        return self.window(query, key) | (key < self.first)
 
 
 @dataclass(frozen=True, eq=False)
-class Padding:
+class Padding(_Anywhere):
     """Only real keys; `real` (B, S) is True where there is a token."""
 
     real: Tensor
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (B, 1, S)."""
-        return self.real[:, None, :]
+        """(T, 1), (1, S) -> (B, 1, S)."""
+        return self.real[:, key]
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
+class Documents(_Anywhere):
     """Only keys of the query's own document; `numbers` (B, S) names each key's document."""
 
     numbers: Tensor
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (S,) -> (B, T, S)."""
-        return self.numbers[:, query] == self.numbers[:, None, :]  # (B, T, 1) with (B, 1, S)
+        """(T, 1), (1, S) -> (B, T, S)."""
+        return self.numbers[:, query] == self.numbers[:, key]  # (B, T, 1) with (B, 1, S)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +139,80 @@ class Visibility:
         """True if causality is the one rule, so that a kernel can do without a mask."""
         return self.rules == (Causal(),)
 
+    @property
+    def is_causal(self) -> bool:
+        """True if no query sees a key after itself."""
+        return Causal() in self.rules
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """How far to the left and to the right a window shows; None without one."""
+        for rule in self.rules:
+            near = rule.window if isinstance(rule, WindowOrFirst) else rule
+            if isinstance(near, Window):
+                return near.left, near.right
+        return None
+
+    def within(self, width: int, first: int = 0) -> Visibility:
+        """Through a window of `width` keys, or half of it to each side, and the `first` of all."""
+        near = Window(width - 1, 0) if self.is_causal else Window(width // 2, width // 2)
+        return self & Visibility((WindowOrFirst(near, first) if first else near,))
+
+    def without_windows(self) -> Visibility:
+        """The same without a bound on how far to look."""
+        return Visibility(
+            tuple(rule for rule in self.rules if not isinstance(rule, Window | WindowOrFirst))
+        )
+
+    def real(self) -> Tensor | None:
+        """Which keys are real (B, S), None if all are; ValueError if more counts than that."""
+        if not all(isinstance(rule, Padding) for rule in self.rules):
+            raise ValueError("mixtures of keys can leave out padding and nothing else")
+        found: Tensor | None = None
+        for rule in self.rules:
+            assert isinstance(rule, Padding)
+            found = rule.real if found is None else found & rule.real
+        return found
+
     def mask(self, T: int, S: int, device: torch.device) -> Tensor | None:
         """(B or 1, 1, T, S) boolean, True = may look; None if everything may."""
         if not self.rules:
             return None
         query = torch.arange(S - T, S, device=device)[:, None]  # (T, 1)
-        key = torch.arange(S, device=device)
-        allowed = self.rules[0](query, key)
-        for rule in self.rules[1:]:
+        key = torch.arange(S, device=device)[None]  # (1, S)
+        return self.between(query, key).expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
+
+    def between(self, query: Tensor, key: Tensor) -> Tensor:
+        """Whether queries at positions (…, T, 1) see keys at positions (…, 1, S).
+
+        Of a shape that broadcasts to (B, …, T, S).
+        """
+        allowed = torch.ones((1, *(1 for _ in query.shape)), dtype=torch.bool, device=key.device)
+        for rule in self.rules:
             allowed = allowed & rule(query, key)
-        if allowed.dim() == 2:
-            allowed = allowed[None]
-        return allowed.expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
+        return allowed
+
+    def band(self, S: int) -> tuple[int, int]:
+        """How far before and after itself a query may see at the most, among S keys."""
+        span = self.span(range(S, S + 1), 2 * S + 1)
+        return S - span.start, span.stop - S - 1
+
+    def divided(self) -> tuple[Visibility, Visibility]:
+        """The rules that go by distance, and the others."""
+        near = tuple(rule for rule in self.rules if rule.by_distance)
+        return Visibility(near), Visibility(tuple(rule for rule in self.rules if rule not in near))
+
+    def span(self, queries: range, S: int) -> range:
+        """Where among S keys all lie that queries at those positions may see."""
+        first, last = 0, S
+        for rule in self.rules:
+            begin, end = rule.span(queries[0], queries[-1])
+            first, last = max(first, begin), last if end is None else min(last, end)
+        return range(first, max(first, last))
+
+    def sees_all(self, queries: range, keys: range) -> bool:
+        """True if each of those queries is known to see each of those keys."""
+        return all(rule.sees_all(queries, keys) for rule in self.rules)
 
     def bias(self, T: int, S: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
         """What to add to the scores, and which queries see anything at all.

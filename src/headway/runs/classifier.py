@@ -37,6 +37,7 @@ class TextClassifier:
     for.
     """
 
+    what = "a classifier"
     use = "classify {} < FILE"  # what the command line does with it
 
     def __init__(

@@ -25,6 +25,8 @@ class Embedder:
     no row for.
     """
 
+    what = "a sentence encoder"
+
     def __init__(
         self,
         model: Encoder | Decoder,
@@ -41,15 +43,17 @@ class Embedder:
         return f"Embedder({n:,} parameters, {self.manner.pooling} of the states, {self.device})"
 
     @torch.inference_mode()
-    def embed(self, texts: Sequence[str]) -> Tensor:
+    def embed(self, texts: Sequence[str], *, numbers: Sequence[int] | None = None) -> Tensor:
         """One vector a text, of length 1 if the model normalises: (N, D) float32 on the CPU.
 
-        A text of more tokens than the manner's longest is cut, with a warning that names it.
+        A text of more tokens than the manner's longest is cut, with a warning that names it, by its
+        number in `numbers` if they are given.
         """
         refuse_one_text(texts)
         if not texts:
             return torch.zeros(0, self.model.embedding.tokens.embedding_dim)
-        rows = [self._cut(row, number) for number, row in enumerate(self._rows(texts), start=1)]
+        numbers = numbers or range(1, len(texts) + 1)
+        rows = [self._cut(row, n) for n, row in zip(numbers, self._rows(texts), strict=True)]
         order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
         found: list[tuple[int, Tensor]] = []
         for begin in range(0, len(order), _TOGETHER):

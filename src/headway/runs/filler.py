@@ -47,6 +47,7 @@ class Filler:
     Raises UserError if the tokeniser has ids that the model has no row for, or no mask.
     """
 
+    what = "a masked language model"
     use = 'fill {} --text "..."'  # what the command line does with it
 
     def __init__(

@@ -10,11 +10,12 @@ import numpy as np
 
 from headway.base.errors import UserError
 from headway.data.labelled import read_labelled
+from headway.data.rows import expand
 from headway.data.tables import PartName
 from headway.evaluate.labels import class_scores, number_scores
 from headway.runs.classifier import TextClassifier
 from headway.settings.base import parse
-from headway.settings.glue import GLUE, GlueTask, glue_data
+from headway.settings.glue import FILES, GLUE, GlueTask, glue_data
 from headway.settings.rows import LabelSettings
 
 
@@ -48,17 +49,30 @@ def evaluate_task(
     `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. Raises UserError for an
     unknown task, files that are not there, and a classifier of other labels.
     """
-    table = glue_data(name, None if folder is None else str(folder))
-    task = GLUE[name]
+    settings, task = task_data(name, folder), GLUE[name]
     if task.regression != (classifier.labels is None):
         what = "numbers" if task.regression else "labels"
-        raise UserError(f"{name} asks for {what}, which {classifier!r} does not give")
-    settings = parse(LabelSettings, table, where=name)
+        raise UserError(f"{name} asks for {what}, which this classifier does not give")
     return [
         found
         for part in ("valid", "test")
         if (found := _judged(classifier, settings, part, task)) is not None
     ]
+
+
+def task_data(name: str, folder: Path | None) -> LabelSettings:
+    """The files of a task, in the tasks' `folder` or in ${HEADWAY_DATA}/glue.
+
+    Raises UserError for an unknown task, and if neither is set.
+    """
+    table = glue_data(name, None if folder is None else str(folder))
+    if folder is None:
+        try:
+            expand(FILES, name)
+        except UserError as error:
+            todo = f"{error.todo}, or name the folder with --glue DIR"
+            raise UserError(error.what, where=error.where, todo=todo) from None
+    return parse(LabelSettings, table, where=name)
 
 
 def _judged(

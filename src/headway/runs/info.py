@@ -42,7 +42,7 @@ def describe_run(path: Path) -> dict[str, str]:
     if checkpoint is not None:  # a stop saves between two log lines
         step = checkpoint.step
     facts = {
-        "recipe": recipe.description,
+        **({"recipe": recipe.description} if recipe.description else {}),
         **_data(recipe),
         "model": settings_in_words(config["model"]),
         "vocabulary": _vocabulary(config),

@@ -49,6 +49,8 @@ class LanguageModel:
     Raises UserError if the tokeniser has ids that the model has no row for.
     """
 
+    what = "a language model"
+
     @property
     def use(self) -> str:
         """What the command line does with it."""

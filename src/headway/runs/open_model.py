@@ -83,6 +83,12 @@ def open_translator(path: str | Path, *, device: str = "auto") -> Translator:
     return _only(Translator, path, device, "translate", "name a translator's run, or a Marian")
 
 
+def open_judged(path: str | Path, *, device: str = "auto") -> Translator:
+    """A translator, for which there may be pairs. Raises UserError for another kind of model."""
+    todo = "name a run, or a task: --tasks NAME for a language model, --task NAME for a classifier"
+    return _only(Translator, path, device, "have data of its own to be judged on", todo)
+
+
 def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
     """A model that continues text. Raises UserError if there is none at that place."""
     return _only(LanguageModel, path, device, "continue text", "name a GPT or a Llama")
@@ -116,7 +122,7 @@ def open_embedder(path: str | Path, *, device: str = "auto") -> Embedder:
         raise _other(f"a {settings.kind}", place, "embed text", todo)
     opened = load(place, device=device)
     if not isinstance(opened, LanguageModel | TextClassifier | Filler):
-        raise _other(repr(opened), place, "embed text", todo)
+        raise _other(opened.what, place, "embed text", todo)
     model = opened.model if isinstance(opened, LanguageModel) else opened.model.encoder
     pooling: Pooling = gguf_pooling(GGUF(place)) if place.suffix == ".gguf" else "mean"
     manner = Manner(longest=opened.settings.max_length, pooling=pooling)
@@ -134,7 +140,7 @@ def _only(kind: type[M], path: str | Path, device: str, does: str, todo: str) ->
     opened = load(path, device=device)
     if isinstance(opened, kind):
         return opened
-    raise _other(repr(opened), path, does, todo)
+    raise _other(opened.what, path, does, todo)
 
 
 def _other(what: str, path: str | Path, does: str, todo: str) -> UserError:

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.base.errors import UserError, unknown
+from headway.base.errors import UserError, is_broken, unknown
 from headway.base.files import digest
 from headway.data.examples import Examples
 from headway.data.labelled import read_labelled
 from headway.data.lines import stream_lines
 from headway.data.tables import PartName
 from headway.evaluate.prompting import PROMPTS, Question, fill
-from headway.settings.base import parse
-from headway.settings.glue import GLUE, glue_data
-from headway.settings.rows import LabelSettings
+from headway.runs.glue import task_data
+from headway.settings.glue import GLUE
 
 _POOL = 4  # times the most examples of a question: so many rows of a file are set apart for them
 
@@ -34,14 +33,14 @@ class PromptTask:
     template: str | None = None
 
     @property
-    def has_choices(self) -> bool:
-        """Whether each question can be answered by choosing."""
-        return all(each.choices for each in self.questions)
+    def bare(self) -> list[int]:
+        """The lines that have no choices, of questions and examples."""
+        return sorted(each.line for each in (*self.questions, *self.pool) if not each.choices)
 
     @property
     def same_choices(self) -> bool:
         """Whether all questions have one set of choices, so that answers can be balanced."""
-        return self.has_choices and len({each.choices for each in self.questions}) == 1
+        return not self.bare and len({each.choices for each in self.questions}) == 1
 
 
 def glue_task(
@@ -63,9 +62,9 @@ def glue_task(
         raise UserError(f"{name} asks for numbers, of which none can be chosen", where="--task")
     if name not in PROMPTS:
         raise unknown("task", name, PROMPTS)
-    table = glue_data(name, None if folder is None else str(folder))
-    settings = parse(LabelSettings, table, where=name)
-    words, text = PROMPTS[name].words, template or PROMPTS[name].template
+    settings = task_data(name, folder)
+    words = PROMPTS[name].words
+    text = PROMPTS[name].template if template is None else template
 
     def questions(part: PartName) -> tuple[Examples, list[Question]]:
         found = read_labelled(settings, part, list(words))
@@ -118,14 +117,18 @@ def _row(line: str | bytes, where: str, number: int, template: str | None) -> Qu
     choices, answer = row.get("choices", []), row.get("answer")
     if not _are_texts(choices) or len(choices) == 1:
         raise UserError("'choices' are two texts or more", where=where)
+    if len(set(choices)) < len(choices):
+        raise UserError("equal 'choices'", where=where, todo="write each once")
     if isinstance(answer, int) and not isinstance(answer, bool) and choices:
         answer = choices[answer] if 0 <= answer < len(choices) else None
     if not _are_texts([answer]) or (choices and answer not in choices):
         todo = "write one of the choices, or its number from 0 on" if choices else "write a text"
         raise UserError("no 'answer' that can be right", where=where, todo=todo)
-    text = fill(template, row, where=where) if template else row.get("prompt")
+    text = row.get("prompt") if template is None else fill(template, row, where=where)
     if not isinstance(text, str):
         raise UserError("no text 'prompt'", where=where, todo="write one, or give a template")
+    if any(map(is_broken, (text, str(answer), *choices))):
+        raise UserError("not valid Unicode: half of a surrogate pair", where=where)
     return Question(number, text, str(answer), tuple(choices))
 
 

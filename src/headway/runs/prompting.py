@@ -146,9 +146,11 @@ def prompt(  # long: its settings
         asked = glue_task(task, place, most=most, seed=seed, lines=lines, template=template)
     else:
         asked = file_task(Path(file or ""), most=most, seed=seed, lines=lines, template=template)
-    if by == "likelihood" and not asked.has_choices:
-        raise UserError("not all rows have choices", where=asked.name, todo="ask by generation")
-    by = by or ("likelihood" if asked.has_choices else "generation")
+    bare, n_rows = asked.bare, len(asked.questions) + len(asked.pool)
+    if bare and (by == "likelihood" or (by is None and len(bare) < n_rows)):
+        todo = "give each row some, or ask by generation"
+        raise UserError("not all rows have choices", where=f"{file}:{bare[0]}", todo=todo)
+    by = by or ("generation" if bare else "likelihood")
     balanced = asked.same_choices if balanced is None else balanced
     opened = (
         model if isinstance(model, LanguageModel) else open_language_model(model, device=device)

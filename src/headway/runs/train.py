@@ -32,10 +32,12 @@ from headway.runs.tasks.all import task_of
 from headway.runs.tasks.base import Material, Task
 from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
+from headway.settings.training import TrainSettings
 from headway.training.fine_tuning import adapt, plain_weights
 from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.optimizer import restore_optimizers
 from headway.training.probe import faster_dtype
+from headway.training.schedules import learning_rate
 from headway.training.state import TrainState
 
 
@@ -146,6 +148,7 @@ def _started(
         recipe = task.recipe.model_copy(update={"train": train})
         task = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
         trainer = _trainer(task, device, TrainState(), weights)
+    _tell_no_rate(task.recipe.train)
     plain = plain_weights(dict(trainer.model.named_parameters()), task.recipe.train)
     config = {
         "model": task.recipe.model.model_dump(mode="json", by_alias=True),
@@ -158,6 +161,11 @@ def _started(
         task.recipe.to_toml(), config, dict(material.files), facts, dict(material.reports)
     )
     return _Run(folder, task, trainer, device)
+
+
+def _tell_no_rate(settings: TrainSettings) -> None:
+    if not any(learning_rate(settings, step) for step in range(1, settings.steps + 1)):
+        say("notice: the learning rate is 0 in every step: train longer, or by another schedule")
 
 
 def _resumed(

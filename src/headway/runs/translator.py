@@ -38,6 +38,7 @@ class Translator(TextModel):
     text, counted from 1, so that warnings and draws are those of the whole.
     """
 
+    what = "a translator"
     use = "translate {} < FILE"  # what the command line does with it
 
     def __repr__(self) -> str:

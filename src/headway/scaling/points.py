@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.base.errors import UserError, unknown
-from headway.base.files import Records, read_json
+from headway.base.files import read_json
+from headway.base.records import Records
 from headway.scaling.laws import TRAINING
 
 Floats = NDArray[np.float64]

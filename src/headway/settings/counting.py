@@ -84,6 +84,7 @@ def count_parameters(settings: Countable, n_tokens: int) -> Parameters:
     below = settings.max_length * D if settings.positions == "learned" else 0
     below += _norm_weights(settings) if settings.norm_embedding else 0
     if isinstance(settings, EncoderSettings):
+        blocks += _reach_weights(settings)
         transform = D * D + D + _norm_weights(settings)
         follows = D * D + D + 2 * D + 2 if settings.pooler else 0
         below += settings.n_segments * D
@@ -101,14 +102,15 @@ def forward_flops(
 ) -> dict[str, float]:
     """Operation -> floating-point operations a token of reading texts of `length` tokens.
 
-    Attention is counted in full: each query against all keys, as kernels without a mask of their
-    own compute it. With `useful` a causal stack's is the half that its mask leaves, (T + 1) / 2
-    keys a query. A translator's are those of a target token and a source token, pairs of `length`
-    on both sides.
+    Attention is counted in full: each query against all keys that its layer reaches, as kernels
+    without a mask of their own compute it. With `useful` a causal stack's is the half that its mask
+    leaves, (T + 1) / 2 keys a query that reaches all. What Longformer's global tokens look at is
+    not counted: they are few. A translator's are those of a target token and a source token, pairs
+    of `length` on both sides.
     """
     found: dict[str, float] = {}
     for shape in stacks(settings):
-        keys = (length + 1) / 2 if useful and shape.causal else length
+        keys = _keys(settings, shape, length, useful=useful)
         for name, flops in _block_flops(settings, shape, keys, length).items():
             found[name] = found.get(name, 0.0) + shape.n_layers * flops
     found["output"] = 2.0 * n_tokens * settings.d_model
@@ -150,11 +152,10 @@ def training_flops(
 
 def generating_flops(settings: DecoderSettings, n_tokens: int, context: int) -> dict[str, float]:
     """Operation -> floating-point operations of one new token after `context` in the cache."""
+    shape, n = stacks(settings)[0], context + 1
     found = {
         name: settings.n_layers * flops
-        for name, flops in _block_flops(
-            settings, StackShape(settings.n_layers, False, True), context + 1, 0
-        ).items()
+        for name, flops in _block_flops(settings, shape, _keys(settings, shape, n), 0).items()
     }
     return {**found, "output": 2.0 * n_tokens * settings.d_model}
 
@@ -165,6 +166,37 @@ _DOTS = ("dot", "scaled_dot")
 
 def _norm_weights(settings: StackSettings) -> int:
     return {"layer": 2, "lecture": 2, "rms": 1, "none": 0}[settings.norm] * settings.d_model
+
+
+def _reach_weights(settings: EncoderSettings) -> int:
+    """What layers that do not look at everything learn beside: global projections, mixtures."""
+    if settings.n_keys is not None:
+        mixtures = {"heads": 2 * settings.n_layers, "keys_and_values": settings.n_layers}
+        return mixtures.get(settings.mixes, 1) * settings.n_keys * settings.max_length
+    D, queries = settings.d_model, settings.n_heads * settings.head_width
+    values, bias = settings.kv_heads * settings.head_width, settings.biases_attention
+    own = _linear(D, queries, bias=bias) + 2 * _linear(D, values, bias=bias)
+    near = sum(bool(width) for width in _widths(settings, settings.n_layers))
+    return near * own if settings.n_global else 0
+
+
+def _widths(settings: StackSettings, n_layers: int) -> list[int]:
+    """The reach of each layer."""
+    return [settings.reach[layer % len(settings.reach)] for layer in range(n_layers)]
+
+
+def _keys(
+    settings: StackSettings, shape: StackShape, length: float, *, useful: bool = False
+) -> float:
+    """How many keys a query meets in texts of `length` tokens: the mean of the layers."""
+    if isinstance(settings, EncoderSettings) and settings.n_keys is not None:
+        return settings.n_keys
+    every = (length + 1) / 2 if useful and shape.causal else length
+    near = [
+        min(width + (not shape.causal), every) if width else every
+        for width in _widths(settings, shape.n_layers)
+    ]
+    return sum(near) / len(near)
 
 
 def _linear(inputs: int, outputs: int, *, bias: bool) -> int:

@@ -41,6 +41,10 @@ class StackSettings(Settings):
     the original's, "pre" GPT-2's. `n_kv_heads` fewer than `n_heads` groups the query heads.
     `residual = false` and `norm = "none"` exist for studies of what they are for. Of the embedding
     below the stack, `scale_embedding` multiplies tokens by √D and `norm_embedding` norms the sum.
+
+    `reach` is how far a query sees in its own text, in turn for one layer after the other: 0 is
+    all of it; a number W is W / 2 keys to each side, and of a causal stack the last W keys, its
+    own included ([512] is Longformer's, [4096, 0] Gemma 2's).
     """
 
     d_model: PositiveInt
@@ -52,6 +56,7 @@ class StackSettings(Settings):
     attention_bias: bool | None = None
     score: Score = "scaled_dot"
     score_rank: PositiveInt | None = None
+    reach: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
     norm: Literal["layer", "lecture", "rms", "none"] = "layer"
     norm_eps: PositiveFloat = 1e-5
     order: Literal["pre", "post"] = "post"
@@ -158,10 +163,16 @@ class DecoderSettings(_TextStack):
 
 
 class EncoderSettings(_TextStack):
-    """A bidirectional encoder: BERT (Devlin et al., 2019).
+    """A bidirectional encoder: BERT (Devlin et al., 2019), Longformer (Beltagy et al., 2020),
+    Linformer (Wang et al., 2020).
 
     `n_segments` kinds of text are told apart by a vector each (0: none is added). The `pooler` is
     a layer on the first token's state, for tasks on whole texts.
+
+    The first `n_global` tokens see all, by projections of their own, and are seen by all (Beltagy
+    et al., section 3.1). With `n_keys` a layer sees so many mixtures of all keys in their place,
+    and of all values (Wang et al., section 4); `mixes` says whose mixtures are the same: those of
+    the heads of a layer, of its keys and values too, or of all layers.
     """
 
     kind: Literal["encoder"] = "encoder"
@@ -170,6 +181,21 @@ class EncoderSettings(_TextStack):
     norm_embedding: bool = True
     n_segments: Annotated[int, Field(ge=0)] = 2
     pooler: bool = True
+    n_global: Annotated[int, Field(ge=0)] = 0
+    n_keys: PositiveInt | None = None
+    mixes: Literal["heads", "keys_and_values", "layers"] = "heads"
+
+    @model_validator(mode="after")
+    def _reaches(self) -> Self:
+        if self.n_global and not any(self.reach):
+            raise ValueError("n_global is for layers that do not see all: set reach")
+        if self.n_keys is not None and any(self.reach):
+            raise ValueError("n_keys mixes all keys: it goes without reach")
+        if self.n_keys is not None and self.n_keys > self.max_length:
+            raise ValueError(f"n_keys = {self.n_keys} are more than max_length = {self.max_length}")
+        if any(width % 2 for width in self.reach):
+            raise ValueError("a reach has as many keys on one side as on the other: make it even")
+        return self
 
 
 class RecurrentSettings(Settings):

@@ -58,9 +58,13 @@ class LabelSettings(Settings):
     held_out: Annotated[float, Field(ge=0, lt=0.5)] = 0.0
 
     @model_validator(mode="after")
-    def _numbers_have_no_classes(self) -> Self:
+    def _classes_are_some_or_none(self) -> Self:
         if self.regression and self.labels is not None:
             raise ValueError("with regression the label is a number: leave out labels")
+        labels = self.labels or []
+        for label in set(labels):
+            if labels.count(label) > 1:
+                raise ValueError(f"labels are classes, and '{label}' stands in it twice")
         _refuse_held_out(self.held_out, self.valid, self.test)
         return self
 

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from headway.base.errors import UserError
 from headway.settings.base import Settings
 from headway.settings.bounds import WIDEST
 from headway.settings.model import Rate
@@ -121,8 +122,18 @@ class FineTuneSettings(TrainSettings):
     lora: LoraSettings | None = None
 
     def for_rows(self, n: int) -> Self:
-        """With the steps that follow from `n` training rows written out."""
-        a_pass = max(1, round(math.ceil(n / self.batch_rows) / self.accumulate))
+        """With the steps that follow from `n` training rows written out.
+
+        Raises UserError if a step takes more batches than a pass has, and passes are counted.
+        """
+        batches = math.ceil(n / self.batch_rows)
+        if self.accumulate > batches and not self.steps:
+            raise UserError(
+                f"a step of {self.accumulate} batches, and a pass has {batches} batches",
+                where="train.accumulate",
+                todo="lower it or train.batch_rows, or set train.steps",
+            )
+        a_pass = max(1, round(batches / self.accumulate))
         steps = self.steps or max(1, round(self.epochs * n / self.batch_rows / self.accumulate))
         return self.model_copy(
             update={
@@ -157,7 +168,7 @@ class TextEvaluateSettings(Settings):
     """How a language model is judged: by the likelihood of held-out text, in nats and in bits.
 
     At each evaluation the first `rows` rows of each source are read; `samples` beginnings of
-    documents, of `prompt_tokens` tokens, are continued by `new_tokens`.
+    documents, of `prompt_tokens` tokens or half the model's context, are continued by `new_tokens`.
     """
 
     metric: Literal["loss"] = "loss"

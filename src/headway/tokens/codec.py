@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders
@@ -81,6 +81,23 @@ class Codec:
         """
         rows = (self._made.encode_batch(block) for block in blocks(texts))
         return [row.offsets for block in rows for row in block]
+
+    def _cut(
+        self, texts: Iterable[str], lost: Set[int | None]
+    ) -> Iterator[tuple[list[int], list[str]]]:
+        """For each text its ids, none of a frame, and what those among `lost` were in it."""
+        for block in blocks(texts):
+            for text, row in zip(
+                block, self._made.encode_batch(block, add_special_tokens=False), strict=True
+            ):
+                yield (
+                    row.ids,
+                    [
+                        text[first:last].removeprefix(" ") or " "
+                        for id, (first, last) in zip(row.ids, row.offsets, strict=True)
+                        if id in lost
+                    ],
+                )
 
     def to_json(self) -> str:
         """The content of tokenizer.json; the same tokeniser gives the same bytes."""

@@ -61,7 +61,7 @@ def _table(data: bytes, where: str) -> File:
         return word_list(data, where)
     try:
         given = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {error}", where=where, todo="copy it again") from None
     if "model" not in given:
         raise UserError(_kind_of(given), where=where, todo=_NOT_ONE)

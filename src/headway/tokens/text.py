@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Backend
@@ -58,6 +58,11 @@ class TextTokenizer(Codec):
             for block in blocks(texts)
             for row in self._made.encode_batch_fast(block, add_special_tokens=False)
         ]
+
+    def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """The ids of each text alone, and what the unknown ones among them were in it."""
+        token = getattr(self._made.model, "unk_token", None)
+        return self._cut(texts, set() if token is None else {self._made.token_to_id(token)})
 
     def documents(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of whole texts, from the start symbol to the end: what a model is trained on.

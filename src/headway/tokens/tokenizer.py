@@ -72,17 +72,8 @@ class Tokenizer(Codec):
         WordPiece loses a whole word for one unknown letter or for its length; the list then has
         the word.
         """
-        lost = self._control | {self.unk}
-        for block in blocks(texts):
-            for text, row in zip(
-                block, self._made.encode_batch(block, add_special_tokens=False), strict=True
-            ):
-                unknown = [
-                    text[first:last].removeprefix(" ") or " "
-                    for id, (first, last) in zip(row.ids, row.offsets, strict=True)
-                    if id in lost
-                ]
-                yield [self.unk if id in self._control else id for id in row.ids], unknown
+        for ids, unknown in self._cut(texts, self._control | {self.unk}):
+            yield [self.unk if id in self._control else id for id in ids], unknown
 
     def unknowns(self, texts: Iterable[str]) -> tuple[float, Counter[str]]:
         """The share of tokens (without `eos`) that are unknown, and what they were in the text.

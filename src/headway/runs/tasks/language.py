@@ -112,19 +112,24 @@ class LanguageTask(HeldTask[LanguageModel, Held]):
         return Judgement(record, -whole.mean, said)
 
     def _passages(self, opened: LanguageModel, part: Held) -> list[dict[str, str]]:
-        """Beginnings of held-out documents, continued greedily."""
+        """Beginnings of held-out documents, continued greedily; half the context has room for one.
+
+        A text of half a letter can be more tokens than it was cut from, so that these are counted.
+        """
         settings, documents = self.recipe.evaluate, next(iter(part.values())).documents
+        most = self.recipe.model.max_length // 2
         n = min(settings.samples, len(documents.lengths))
-        if not n:
+        if not n or not most:
             return []
         places = np.linspace(0, len(documents.lengths) - 1, n).astype(int)
         rows = [
-            documents.ids[documents.starts[place] :][1 : settings.prompt_tokens + 1]
+            documents.ids[documents.starts[place] :][1 : min(settings.prompt_tokens, most) + 1]
             for place in places
         ]
         prompts = self.tokenizer.decode([row.tolist() for row in rows])
         sampling = Sampling(max_new_tokens=settings.new_tokens, temperature=0.0)
-        made = opened.generate(prompts, sampling)
+        asked = [row[:most] for row in self.tokenizer.prompts(prompts)]
+        made = opened.generate_ids(asked, sampling)
         return [
             {"beginning": prompt, "continued": each.text}
             for prompt, each in zip(prompts, made, strict=True)

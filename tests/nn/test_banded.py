@@ -1,0 +1,80 @@
+"""Attention in a band: what the whole matrix of weights gives, in any chunks and slabs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from headway.nn import banded as module
+from headway.nn.attend import attend
+from headway.nn.banded import banded
+from headway.nn.blockwise import blockwise
+from headway.nn.scores import make_score
+from headway.nn.visibility import Visibility, causal, documents, full, padding, window
+
+B, H, G, K = 2, 4, 2, 8
+CASES = {
+    "window": lambda S: window(3, 2),
+    "causal": lambda S: causal() & window(5, 0),
+    "to the right": lambda S: window(0, 9),
+    "wider than the text": lambda S: window(200, 200),
+    "padding": lambda S: window(4, 4) & padding(torch.arange(S) >= torch.tensor([[0], [3]])),
+    "dead": lambda S: (
+        causal() & window(1, 0) & padding(torch.arange(S) >= torch.tensor([[0], [4]]))
+    ),
+    "first": lambda S: full().within(8, 2),
+    "first, causal": lambda S: causal().within(8, 3),
+    "first, padding": lambda S: padding(torch.arange(S) < torch.tensor([[S], [3]])).within(4, 2),
+    "first, dead": lambda S: padding(torch.arange(S) >= torch.tensor([[0], [4]])).within(2, 1),
+    "documents": lambda S: window(6, 1) & documents(torch.arange(S) // torch.tensor([[4], [3]])),
+}
+
+
+def inputs(T: int, S: int) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(0)
+    shapes = ((B, H, T, K), (B, G, S, K), (B, G, S, K + 1))
+    made = [torch.randn(shape, dtype=torch.double, requires_grad=True) for shape in shapes]
+    return made[0], made[1], made[2]
+
+
+@pytest.mark.parametrize(("least", "slab"), [(4, 1), (4, 3000), (8, 2**30), (64, 2**30)])
+@pytest.mark.parametrize(("T", "S"), [(1, 50), (50, 50), (37, 50), (7, 7), (3, 50)])
+@pytest.mark.parametrize("name", CASES)
+def test_any_chunks_give_the_same_values_and_gradients(
+    name: str, T: int, S: int, least: int, slab: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEAST", least)
+    monkeypatch.setattr(module, "SLAB", slab)
+    tensors, visibility = inputs(T, S), CASES[name](S)
+    near = {"rtol": 1e-5, "atol": 1e-5}  # softmax is in float32 whatever the dtype
+    wanted, _ = blockwise(*tensors, visibility)
+    found = banded(*tensors, visibility)
+    torch.testing.assert_close(found, wanted, **near)
+    slope = torch.randn_like(wanted)
+    gradients = [torch.autograd.grad((mean * slope).sum(), tensors) for mean in (found, wanted)]
+    for ours, right in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, right, **near)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_it_is_an_implementation_of_attend(dtype: torch.dtype) -> None:
+    tensors = [each.detach().to(dtype) for each in inputs(40, 40)]
+    score, visibility = make_score("scaled_dot", K, K), causal() & window(8, 0)
+    wanted = attend(*tensors, score=score, visibility=visibility, implementation="reference")
+    found = attend(*tensors, score=score, visibility=visibility, implementation="banded")
+    assert found.dtype == dtype
+    tolerance = 1e-5 if dtype == torch.float32 else 0.02
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("visibility", [full(), causal()])
+def test_without_a_window_it_is_refused(visibility: Visibility) -> None:
+    tensors = inputs(4, 4)
+    with pytest.raises(ValueError, match="'banded' is for what looks through a window"):
+        attend(
+            *tensors,
+            score=make_score("dot", K, K),
+            visibility=visibility,
+            implementation="banded",
+        )
