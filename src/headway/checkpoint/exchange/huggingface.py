@@ -49,7 +49,7 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
     family = family_of(config)
     if config.table.get("quantization_config") is not None:
         what = "'quantization_config' says that its weights are quantised"
-        raise UserError(what, where=config.where, todo=_WHOLE)
+        raise UserError(what, where=config.where, todo=_PLAIN)
     tensors = _by_name(read_folder_tensors(folder), family, folder)
     settings = _as_found(family.settings(config), tensors, folder)
     _refuse_unequal_copies(tensors, folder)
@@ -169,7 +169,7 @@ def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str
         if tensor.dtype not in _NUMBERS and not _NO_WEIGHT.search(name):
             kind = str(tensor.dtype).removeprefix("torch.")
             what = f"'{visible(name)}' holds {kind}, not float16, bfloat16, float32 or float64"
-            raise UserError(what, where=str(folder), todo=_WHOLE)
+            raise UserError(what, where=str(folder), todo=_PLAIN)
         tensors[name] = tensor
     if family.kind is EncoderSettings:
         return bert.without_idle_pooler(tensors, str(folder))
@@ -178,7 +178,7 @@ def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str
 
 _NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _NO_WEIGHT = re.compile(r"position_ids$|\.attn\.(bias|masked_bias)$")  # of old files: not read
-_WHOLE = "take the model as it was before it was quantised"
+_PLAIN = "take the model with its plain weights"
 
 
 def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:

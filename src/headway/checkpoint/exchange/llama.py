@@ -10,7 +10,8 @@ from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.names import Row, layers, linear, row
 from headway.settings.model import DecoderSettings
 
-IGNORED = re.compile(r"rotary_emb\.inv_freq$")  # angles that old files hold; we compute them
+# Angles that old files hold, which we compute; a head that is the embedding once more
+IGNORED = re.compile(r"rotary_emb\.inv_freq$|^lm_head\.weight$")
 
 
 def settings_of(config: Config) -> DecoderSettings:
