@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headway.base.files import Records, read_json, to_json, write_atomic
+from headway.base.files import read_json, to_json, write_atomic
+from headway.base.records import Records
 
 
 def collect(run: Path, log: Path, scores: list[Path]) -> dict[str, Any]:

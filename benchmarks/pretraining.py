@@ -29,7 +29,8 @@ from typing import Any
 
 import headway
 from headway.base.errors import UserError
-from headway.base.files import Records, to_json, write_atomic
+from headway.base.files import to_json, write_atomic
+from headway.base.records import Records
 from headway.base.runtime import environment
 from headway.data.builtin_text import stdlib_documents
 from headway.lens.charts import curves_svg
