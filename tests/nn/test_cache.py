@@ -22,17 +22,18 @@ def same(keys: KeyValue, *parts: KeyValue) -> bool:
 
 def test_what_is_appended_is_written_in_place_while_there_is_room() -> None:
     first, second, third = some(5), some(1, 1), some(2, 2)
-    grown = first.append(second)
+    grown = first.append(second).append(second)
     further = grown.append(third)
     assert grown.key.data_ptr() == further.key.data_ptr() != first.key.data_ptr()
-    assert same(grown, first, second)
-    assert same(further, first, second, third)
+    assert same(grown, first, second, second)
+    assert same(further, first, second, second, third)
     many = some(LEAST_ROOM, 3)
-    assert same(further.append(many), first, second, third, many), "more than there was room for"
+    whole = further.append(many)
+    assert same(whole, first, second, second, third, many), "more than there was room for"
 
 
 def test_two_ways_to_go_on_do_not_disturb_each_other() -> None:
-    begin = some(5).append(some(1, 1))
+    begin = some(5).append(some(1, 1)).append(some(1, 5))
     one, other = begin.append(some(1, 2)), begin.append(some(1, 3))
     assert same(one, begin, some(1, 2))
     assert same(other, begin, some(1, 3))
@@ -40,10 +41,20 @@ def test_two_ways_to_go_on_do_not_disturb_each_other() -> None:
 
 
 def test_rows_that_are_chosen_have_a_cache_of_their_own() -> None:
-    begin = some(5).append(some(1, 1))
+    begin = some(5).append(some(1, 1)).append(some(1, 5))
     chosen = begin.select(torch.tensor([1, 1]))
     assert same(begin.append(some(1, 2)), begin, some(1, 2))
-    assert torch.equal(chosen.append(some(1, 3)).key[:, :, :6], chosen.key)
+    assert same(begin.append(some(1, 4)), begin, some(1, 4))
+    assert torch.equal(chosen.append(some(1, 3)).key[:, :, :7], chosen.key)
+
+
+def test_no_room_is_made_for_one_step() -> None:
+    """A beam chooses its rows anew after each."""
+    begin = some(5).append(some(1, 1)).append(some(1, 5))
+    assert begin.room is not None
+    once = begin.select(torch.tensor([1, 0])).append(some(1, 2))
+    assert once.room is None
+    assert once.append(some(1, 3)).room is not None
 
 
 def test_gradients_flow_through_what_is_appended() -> None:

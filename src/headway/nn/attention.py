@@ -47,7 +47,7 @@ class Room:
         for room, part in zip(self.parts, new[:2], strict=True):
             room[:, :, begin : self.taken] = part
         key, value = (room[:, :, : self.taken] for room in self.parts)
-        return KeyValue(key, value, self)
+        return KeyValue(key, value, self, grows=True)
 
     def has(self, keys: KeyValue, n: int) -> bool:
         """Whether `n` more fit behind `keys`, and nothing stands there yet."""
@@ -59,12 +59,15 @@ class Room:
 class KeyValue(NamedTuple):
     """Keys as the score prepares them (B, G, S, ·) and values (B, G, S, K): a cache as a value.
 
-    It does not change, though what is appended may be written into the `room` behind it.
+    It does not change, though what is appended may be written into the `room` behind it. Room is
+    made for one that `grows`, that was appended to before: of a beam, whose rows are chosen anew at
+    each step, it would be left after one.
     """
 
     key: Tensor
     value: Tensor
     room: Room | None = None
+    grows: bool = False
 
     @property
     def length(self) -> int:
@@ -73,10 +76,10 @@ class KeyValue(NamedTuple):
 
     def append(self, new: KeyValue) -> KeyValue:
         """These and then the new ones: S grows."""
-        if torch.is_grad_enabled() and (self.key.requires_grad or new.key.requires_grad):
-            return KeyValue(
-                torch.cat((self.key, new.key), dim=2), torch.cat((self.value, new.value), dim=2)
-            )
+        learns = torch.is_grad_enabled() and (self.key.requires_grad or new.key.requires_grad)
+        if learns or not self.grows:
+            key, value = (torch.cat(parts, dim=2) for parts in zip(self[:2], new[:2], strict=True))
+            return KeyValue(key, value, grows=not learns)
         room = self.room
         if room is None or not room.has(self, new.length):
             room = Room(self, max(LEAST_ROOM, 2 * (self.length + new.length)))

@@ -76,7 +76,7 @@ class Mixtures(nn.Module):
 
     def forward(self, keys: KeyValue, visibility: Visibility) -> tuple[KeyValue, Visibility]:
         """(B, G, S, ·) -> (B, G, n_keys, ·), all of which may be looked at."""
-        key, value, _ = keys
+        key, value = keys[:2]
         real = visibility.real()
         if real is not None:
             shown = real[:, None, :, None].to(key.dtype)  # (B, 1, S, 1)
