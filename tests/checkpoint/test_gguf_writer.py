@@ -68,6 +68,10 @@ def test_what_is_no_llama_is_refused(tmp_path: Path) -> None:
         changed = DecoderSettings(**LLAMA | {key: True})
         with pytest.raises(UserError, match=f"this one has {key} = True"):
             write_gguf(tmp_path / "a", build_decoder(changed, n_tokens=9), changed, {})
+    for key, value in {"reach": (8, 0), "residual": False, "score": "dot"}.items():
+        changed = DecoderSettings(**LLAMA | {key: value})
+        with pytest.raises(UserError, match=f"this one has {key} = "):
+            write_gguf(tmp_path / "a", build_decoder(changed, n_tokens=9), changed, {})
     biased = DecoderSettings(**LLAMA | {"attention_bias": True})
     with pytest.raises(UserError, match="this one has attention_bias = True"):
         write_gguf(tmp_path / "a", build_decoder(biased, n_tokens=9), biased, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from headway.base.errors import UserError
@@ -53,6 +53,21 @@ class Config:
     def choose(self, key: str, choices: Mapping[Any, T], *, default: Any) -> T:
         """What a value of a key means to us."""
         return choices[self.need(key, *choices, default=default)]
+
+
+def unsaid(
+    settings: Settings, held: Collection[str], fixed: Mapping[str, Collection[object]]
+) -> list[str]:
+    """The settings that a format cannot say.
+
+    It can hold any value of some, and of others is for a few values only; what is neither named as
+    `held` nor as `fixed`, a setting of tomorrow too, it can say as long as that is the default.
+    """
+    defaults = {name: (field.default,) for name, field in type(settings).model_fields.items()}
+    asked = (defaults | dict(fixed)).items()
+    return [
+        name for name, known in asked if name not in held and getattr(settings, name) not in known
+    ]
 
 
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

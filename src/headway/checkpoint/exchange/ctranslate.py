@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.base.optional import optional
+from headway.checkpoint.exchange.config import unsaid
 from headway.models.embedding import Embedding
 from headway.models.seq2seq import Transformer
 from headway.nn.stack import Stack
@@ -18,13 +19,14 @@ from headway.settings.model import TransformerSettings
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 _ITS_LONGEST = 1024  # tokens of a source or a target, unless it is told otherwise
+_HELD = {
+    *("d_model", "d_feed_forward", "n_heads", "n_kv_heads", "d_head", "max_length"),
+    *("n_encoder_layers", "n_decoder_layers", "bias", "attention_bias", "norm_eps", "order"),
+    *("scale_embedding", "tie", "head_bias", "dropout", "attention_dropout", "rotary_theta"),
+}
 _COMPUTED: dict[str, Sequence[object]] = {
-    "norm": ("layer",),
-    "score": ("scaled_dot",),
     "positions": ("sinusoidal", "learned"),
     "feed_forward": tuple(_ACTIVATIONS),
-    "residual": (True,),
-    "norm_embedding": (False,),
 }
 
 
@@ -67,7 +69,7 @@ def fill_ctranslate2(
 
 def not_computed(settings: TransformerSettings) -> list[str]:
     """The settings that say what CTranslate2 does not compute."""
-    odd = [key for key, known in _COMPUTED.items() if getattr(settings, key) not in known]
+    odd = unsaid(settings, _HELD, _COMPUTED)
     if settings.kv_heads != settings.n_heads:
         odd.append("n_kv_heads")
     if settings.head_width * settings.n_heads != settings.d_model:

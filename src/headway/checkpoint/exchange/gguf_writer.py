@@ -13,6 +13,7 @@ import torch
 from headway.base.errors import UserError
 from headway.base.files import atomic_file
 from headway.base.optional import optional
+from headway.checkpoint.exchange.config import unsaid
 from headway.checkpoint.exchange.gguf_models import (
     FACTORS,
     ORIGINAL_LENGTH,
@@ -27,17 +28,18 @@ from headway.settings.model import DecoderSettings, RotaryScaling
 StorageName = Literal["F32", "F16", "Q8_0"]
 _BLOCK = 32  # numbers of a row that Q8_0 stores together
 _LARGEST = {"F16": 65504.0, "Q8_0": 127 * 65504.0}  # a block's scale is half precision as well
+_HELD = {
+    *("d_model", "d_feed_forward", "n_heads", "n_kv_heads", "d_head", "n_layers", "max_length"),
+    *("norm_eps", "rotary_theta", "rotary_scaling", "tie", "origin", "dropout"),
+    "attention_dropout",
+}
 _LLAMA: dict[str, Sequence[object]] = {
     "norm": ("rms",),
     "order": ("pre",),
     "feed_forward": ("swiglu",),
     "positions": ("rotary",),
-    "score": ("scaled_dot",),
     "bias": (False,),
     "attention_bias": (None, False),
-    "residual": (True,),
-    "scale_embedding": (False,),
-    "norm_embedding": (False,),
 }
 _FILE_TYPES = {"F32": 0, "F16": 1, "Q8_0": 7}
 
@@ -87,8 +89,7 @@ def write_gguf(
 
 
 def _check(settings: DecoderSettings, storage: StorageName) -> None:
-    odd = [key for key, known in _LLAMA.items() if getattr(settings, key) not in known]
-    if odd:
+    if odd := unsaid(settings, _HELD, _LLAMA):
         told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
         what = f"GGUF is written for Llama models; this one has {told}"
         raise UserError(what, where="model")
