@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -21,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from peak import Peak
+from torch import nn
 
 from headway.base.files import to_json, write_atomic
 from headway.base.runtime import environment, keep_pages
@@ -40,31 +38,6 @@ LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
 WHOLE = 16_384  # the longest text of which the whole matrix of weights is made
 FITTED = 2048  # below, what does not depend on the length still counts
 Once = Callable[[], Any]
-
-
-class Peak(TorchDispatchMode):
-    """The most bytes of tensors that were made while it is on and are there at a time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self.known: set[int] = set()
-
-    def _gone(self, place: int, size: int) -> None:
-        self.known.discard(place)
-        self.now -= size
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, Tensor) and tensor.device.type == "cpu":
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self.known:
-                    self.known.add(storage._cdata)
-                    self.now += storage.nbytes()
-                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
-        self.most = max(self.most, self.now)
-        return made
 
 
 def plain(name: str, n: int) -> Once:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import random
+import shutil
 import sys
 import threading
 import warnings
@@ -132,6 +134,53 @@ def toy_recipe(toy: Path) -> Callable[..., dict[str, Any]]:
         }
 
     return table
+
+
+@pytest.fixture(scope="session")
+def peak_of() -> Callable[[], Any]:
+    """What counts the bytes of tensors while it is on: `most` is the most at a time."""
+    path = Path(__file__).parent.parent / "benchmarks" / "peak.py"
+    spec = importlib.util.spec_from_file_location("peak", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made: Callable[[], Any] = module.Peak
+    return made
+
+
+@pytest.fixture
+def goes_on_exactly(tmp_path: Path) -> Callable[..., None]:
+    """Trap B4: a run that lost its last checkpoint, in the middle of an epoch, and is resumed ends
+    as the one that was never stopped, in its weights, its optimiser and what it is judged by.
+    """
+
+    def check(recipe: dict[str, Any], **train: int) -> None:
+        import torch
+
+        import headway
+        from headway.checkpoint.run import RunFolder
+        from headway.checkpoint.steps import newest_checkpoint
+
+        whole, broken = tmp_path / "whole", tmp_path / "broken"
+        headway.train(recipe, out=whole, train=train)
+        shutil.copytree(whole, broken)
+        shutil.rmtree(broken / "checkpoints" / f"step-{train['steps']}")
+        found, _ = newest_checkpoint(broken / "checkpoints")
+        assert found is not None
+        saved = train["steps"] // train["save_every"] * train["save_every"]
+        assert (found.step, found.state()["batch"] > 0) == (saved, True)
+        headway.train(None, out=broken, resume=True)
+        ends = [newest_checkpoint(path / "checkpoints")[0] for path in (whole, broken)]
+        one, other = ({**end.weights(), **end.optimizer()} for end in ends if end is not None)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+        logs = [RunFolder(path).metrics.read() for path in (whole, broken)]
+        judged = [[each for each in log if each["kind"] in ("valid", "test")] for log in logs]
+        assert judged[0]
+        assert judged[0] == judged[1]
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -78,3 +81,22 @@ def test_without_a_window_it_is_refused(visibility: Visibility) -> None:
             visibility=visibility,
             implementation="banded",
         )
+
+
+@pytest.mark.parametrize(
+    ("implementation", "grows"),
+    [("banded", (1.0, 4.0)), ("blockwise", (1.0, 4.0)), ("reference", (12.0, 16.0))],
+)
+def test_memory_grows_with_the_text_and_not_with_its_square(
+    implementation: Any, grows: tuple[float, float], peak_of: Callable[[], Any]
+) -> None:
+    """Trap H4: four times the text; only who holds all weights takes sixteen times the bytes."""
+    score, found = make_score("scaled_dot", 16, 16), []
+    for n in (4096, 16_384) if implementation != "reference" else (512, 2048):
+        parts = [torch.randn(1, 1, n, 16, requires_grad=True) for _ in range(3)]
+        with peak_of() as peak:
+            looks = causal() & window(15, 0)
+            result = attend(*parts, score=score, visibility=looks, implementation=implementation)
+            result.backward(torch.ones_like(result))
+        found.append(peak.most)
+    assert grows[0] < found[1] / found[0] < grows[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,10 @@ def test_held_out_rows_are_looked_at_before_the_training(place: Path, tmp_path: 
     with pytest.raises(UserError, match="in no row is there an answer within 32 tokens"):
         headway.train(table, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_what_stops_goes_on_exactly(place: Path, goes_on_exactly: Callable[..., None]) -> None:
+    """Dropout on, and evaluations that generate."""
+    table = recipe(place, held_out=0.2)
+    table["model"]["dropout"] = 0.2
+    goes_on_exactly(table, steps=11, save_every=4, evaluate_every=3)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import math
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import headway
 from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
-from headway.checkpoint.steps import newest_checkpoint
 from headway.runs.language_model import LanguageModel
 
 COUNTED = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -123,23 +120,11 @@ def test_the_report_of_the_data_says_shares_and_passes(run: Path) -> None:
     assert "bits per byte" in page
 
 
-def test_what_stops_goes_on_exactly(recipe: dict[str, Any], tmp_path: Path) -> None:
-    """B4: in the middle of an epoch of a mixture, dropout on."""
-    few = {"train.steps": 11, "train.save_every": 4, "train.evaluate_every": 6}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    headway.train(recipe, out=whole, **few)
-    shutil.copytree(whole, broken)
-    shutil.rmtree(broken / "checkpoints" / "step-11")
-    found, _ = newest_checkpoint(broken / "checkpoints")
-    assert found is not None
-    assert (found.step, found.state()["batch"] > 0) == (8, True)
-    headway.train(None, out=broken, resume=True)
-    ends = [newest_checkpoint(path / "checkpoints")[0] for path in (whole, broken)]
-    one, other = ({**end.weights(), **end.optimizer()} for end in ends if end is not None)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    for kind in ("valid", "test"):
-        assert records(whole, kind) == records(broken, kind)
+def test_what_stops_goes_on_exactly(
+    recipe: dict[str, Any], goes_on_exactly: Callable[..., None]
+) -> None:
+    """A mixture, dropout on."""
+    goes_on_exactly(recipe, steps=11, save_every=4, evaluate_every=6)
 
 
 def test_it_is_judged_again_alike(run: Path, cli: Callable[..., Any], tmp_path: Path) -> None:

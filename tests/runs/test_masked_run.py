@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import headway
 from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
-from headway.checkpoint.steps import newest_checkpoint
 from headway.runs.filler import Filler
 from headway.runs.open_model import open_embedder, open_filler, open_language_model
 
@@ -117,23 +114,11 @@ def test_the_report_of_the_data_says_shares_of_tokens(run: Path) -> None:
     assert data["short"]["documents"] == 20
 
 
-def test_what_stops_goes_on_exactly(recipe: dict[str, Any], tmp_path: Path) -> None:
-    """B4: in the middle of an epoch, dropout on."""
-    few = {"train.steps": 14, "train.save_every": 5, "train.evaluate_every": 6}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    headway.train(recipe, out=whole, **few)
-    shutil.copytree(whole, broken)
-    shutil.rmtree(broken / "checkpoints" / "step-14")
-    found, _ = newest_checkpoint(broken / "checkpoints")
-    assert found is not None
-    assert (found.step, found.state()["batch"] > 0) == (10, True)
-    headway.train(None, out=broken, resume=True)
-    ends = [newest_checkpoint(path / "checkpoints")[0] for path in (whole, broken)]
-    one, other = ({**end.weights(), **end.optimizer()} for end in ends if end is not None)
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    for kind in ("valid", "test"):
-        assert records(whole, kind) == records(broken, kind)
+def test_what_stops_goes_on_exactly(
+    recipe: dict[str, Any], goes_on_exactly: Callable[..., None]
+) -> None:
+    """Fresh masks, dropout on."""
+    goes_on_exactly(recipe, steps=14, save_every=5, evaluate_every=6)
 
 
 def test_it_fills(run: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch import nn
 from torch.utils.flop_counter import (
     FlopCounterMode,
     sdpa_backward_flop_count,
@@ -187,35 +185,9 @@ def test_the_useful_half_and_one_new_token() -> None:
     assert forward_flops(encoder, V, 100, useful=True) == forward_flops(encoder, V, 100)
 
 
-class Peak(TorchDispatchMode):
-    """Bytes of all tensors that are made while it is on and still there, and the most of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self.known: set[int] = set()
-
-    def _gone(self, place: int, size: int) -> None:
-        self.known.discard(place)
-        self.now -= size
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, Tensor):
-                storage = tensor.untyped_storage()
-                if storage._cdata not in self.known:
-                    self.known.add(storage._cdata)
-                    self.now += storage.nbytes()
-                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
-        self.most = max(self.most, self.now)
-        return made
-
-
 def measured_peak(
-    settings: Countable, kind: str, rows: int, T: int, dtype: str, recomputes: bool
+    peak: Any, settings: Countable, kind: str, rows: int, T: int, dtype: str, recomputes: bool
 ) -> int:
-    peak = Peak()
     objective, batch, _ = work(kind, rows, T)
     noise = Noise(1, 1) if settings.dropout else None
     with peak:
@@ -248,25 +220,26 @@ def test_the_peak_is_within_a_tenth_of_what_is_allocated(
     attention: Any,
     dtype: Any,
     recomputes: bool,
+    peak_of: Callable[[], Any],
 ) -> None:
     monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: attention)
     settings, rows, T = settings_of(kind, **own), 2, 96
     share = work(kind, rows, T)[2]
     batch = Batch(rows, T, dtype, attention, recomputes, predicted=share)
     found = training_bytes(settings, V, batch)
-    got = measured_peak(settings, kind, rows, T, dtype, recomputes)
+    got = measured_peak(peak_of(), settings, kind, rows, T, dtype, recomputes)
     assert found.peak == pytest.approx(got, rel=0.1)
 
 
 @pytest.mark.parametrize(("rows", "T"), [(1, 8), (8, 32)])
 def test_the_peak_of_few_and_of_many_tokens(
-    monkeypatch: pytest.MonkeyPatch, rows: int, T: int
+    monkeypatch: pytest.MonkeyPatch, peak_of: Callable[[], Any], rows: int, T: int
 ) -> None:
     """With few tokens the gradients are the most; with many, what the blocks keep."""
     monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: "reference")
     settings = settings_of("decoder", **LLAMA)
     found = training_bytes(settings, V, Batch(rows, T, attention="reference"))
-    got = measured_peak(settings, "decoder", rows, T, "float32", False)
+    got = measured_peak(peak_of(), settings, "decoder", rows, T, "float32", False)
     assert found.peak == pytest.approx(got, rel=0.1)
 
 
