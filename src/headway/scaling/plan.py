@@ -37,7 +37,7 @@ class Planned:
     """One way to spend it: a size, its tokens, what comes out and what that takes.
 
     `serving` is what the tokens served later cost beside it; `outside` says where the law was not
-    measured, `notes` what else should be known.
+    measured.
     """
 
     name: str
