@@ -121,10 +121,6 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) ->
     return attended * alive.to(value.dtype)
 
 
-def _blockwise(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
-    return blockwise(query, key, value, visibility)[0]
-
-
 def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
     if visibility.window is None:
         raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
@@ -133,6 +129,6 @@ def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -
 
 _WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {
     "fused": _fused,
-    "blockwise": _blockwise,
+    "blockwise": blockwise,
     "banded": _banded,
 }

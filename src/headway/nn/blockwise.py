@@ -22,18 +22,18 @@ SIDE = 512  # queries of a tile, and keys: 1 MB of weights a head
 
 def blockwise(
     query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, *, side: int = SIDE
-) -> tuple[Tensor, Tensor]:
-    """The visible values' mean weighted by softmax(q·k), and the log of the softmax's sum.
+) -> Tensor:
+    """The visible values' mean weighted by softmax(q·k).
 
-    `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V), (B, H, T)
-    float32. A query that may look at nothing gives 0 and -inf. The T queries are the last of the S.
+    `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V). A query that may
+    look at nothing gives 0. The T queries are the last of the S.
     """
     B, H, T, K = query.shape
     G = key.shape[1]
-    attended, log_sum = _Blockwise.apply(  # type: ignore[no-untyped-call]
+    attended: Tensor = _Blockwise.apply(  # type: ignore[no-untyped-call]
         query.reshape(B, G, H // G, T, K), key, value, visibility, side
     )
-    return attended.reshape(B, H, T, -1), log_sum.reshape(B, H, T)
+    return attended.reshape(B, H, T, -1)
 
 
 class _Tiles:
@@ -69,7 +69,7 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, side: int
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         """`query` (B, G, R, T, K): R heads share their keys."""
         tiles = _Tiles(query, key, visibility, side)
         attended = query.new_zeros(*query.shape[:-1], value.shape[-1])
@@ -78,22 +78,23 @@ class _Blockwise(torch.autograd.Function):
             attended[..., rows, :], log_sum[..., rows] = _row(query, key, value, tiles, rows)
         ctx.save_for_backward(query, key, value, attended, log_sum)
         ctx.tiles = tiles
-        return attended, log_sum
+        return attended
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor, slope_of_sum: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, attended, log_sum = ctx.saved_tensors
         tiles: _Tiles = ctx.tiles
         to_query, to_key, to_value = (
             torch.zeros(each.shape, device=each.device) for each in (query, key, value)
         )
-        # what the softmax takes from each weight's slope: D of algorithm 4, and that of the sum
-        taken = (slope.float() * attended.float()).sum(dim=-1) - slope_of_sum  # (B, G, R, T)
+        # what the softmax takes from each weight's slope: D of algorithm 4
+        taken = (slope.float() * attended.float()).sum(dim=-1)  # (B, G, R, T)
+        slope = slope.to(value.dtype)
         # of a query that saw nothing each weight is exp(-inf - inf) = 0
         log_sum = log_sum.masked_fill(log_sum == -torch.inf, torch.inf)
         for rows in tiles.rows():
-            q, dy = (_merged(each[..., rows, :]) for each in (query, slope.to(value.dtype)))
+            q, dy = (_merged(each[..., rows, :]) for each in (query, slope))
             to_q = to_query[..., rows, :]
             shape = to_q.shape[:-1]
             for columns, hidden in tiles.columns(rows):
