@@ -35,6 +35,7 @@ from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, re
 from headway.settings.training import TrainSettings
 from headway.training.fine_tuning import adapt, plain_weights
 from headway.training.loop import Hook, NotFinite, Trainer
+from headway.training.mup import begin_mup
 from headway.training.optimizer import restore_optimizers
 from headway.training.probe import faster_dtype
 from headway.training.schedules import learning_rate
@@ -252,6 +253,8 @@ def _trainer(
     model = task.build()
     if weights is not None:
         model.load_state_dict(dict(weights))
+    else:
+        begin_mup(model, recipe.train)
     adapt(model, recipe.train, seed=recipe.seed)
     return Trainer(
         model.to(device),

@@ -83,6 +83,34 @@ def shape_of(
     return Shape(settings, V, count_parameters(settings, V))
 
 
+def widened(settings: DecoderSettings, width: int, n_layers: int | None = None) -> DecoderSettings:
+    """A model of another width, by more or fewer heads of the same width, and of another depth.
+
+    The feed-forward part keeps its share. Raises UserError for a width that is not so many heads,
+    or whose heads are no multiple of those of keys and values, which keep their share too.
+    """
+    K, D = settings.head_width, settings.d_model
+    heads, rest = divmod(width * settings.n_heads, D)
+    kv_heads = heads * settings.kv_heads // settings.n_heads
+    if rest or not kv_heads or heads * settings.kv_heads % settings.n_heads:
+        step = D // math.gcd(settings.n_heads, D) * (settings.n_heads // settings.kv_heads)
+        raise UserError(
+            f"a width of {width} is no whole number of heads like those of this model",
+            todo=f"choose a multiple of {step}",
+        )
+    inner = max(1, round(settings.d_feed_forward * width / D / 8)) * 8
+    return settings.model_copy(
+        update={
+            "d_model": width,
+            "d_feed_forward": settings.d_feed_forward if width == D else inner,
+            "n_heads": heads,
+            "n_kv_heads": None if settings.n_kv_heads is None else kv_heads,
+            "d_head": None if K * heads == width else K,
+            "n_layers": n_layers or settings.n_layers,
+        }
+    )
+
+
 def _widths() -> list[int]:
     """64, 128, … in steps that grow with the width."""
     found, width = [], 64
