@@ -32,10 +32,11 @@ def find_choice(plan: Plan, name: str | None) -> Planned:
     return names[name]
 
 
-def plan_recipe(planned: Planned) -> dict[str, Any]:
+def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
     """The recipe as a table: data is to be named, all else is set.
 
-    One process makes the whole step, `accumulate` batches of as many rows as fit on a device.
+    What was planned on `machine` is in it, for the run's report to compare. One process makes the
+    whole step, `accumulate` batches of as many rows as fit on a device.
     """
     shape, T = planned.shape, planned.shape.length
     blocks = 6.0 * shape.parameters.without_embeddings * planned.tokens
@@ -67,7 +68,22 @@ def plan_recipe(planned: Planned) -> dict[str, Any]:
             "evaluate_every": every,
             "save_every": every,
         },
+        "plan": _expected(planned, machine),
     }
+
+
+def _expected(planned: Planned, machine: str) -> dict[str, Any]:
+    """What the run's report will be compared with."""
+    cost, placement = planned.cost, planned.placement
+    spreads = {
+        "tokens_per_second": cost.tokens_per_second,
+        "hours": cost.hours,
+        "loss": planned.loss,
+    }
+    found: dict[str, Any] = {"machine": machine, "devices": cost.devices, "tokens": planned.tokens}
+    for name, each in spreads.items():
+        found[name] = [float(f"{value:.6g}") for value in (each.low, each.likely, each.high)]
+    return found | ({"memory": float(placement.bytes.peak)} if placement else {})
 
 
 # What all such models have as the recipe's settings have it anyway.

@@ -16,6 +16,7 @@ from headway.settings.model import (
     TransformerSettings,
     TranslatorSettings,
 )
+from headway.settings.planned import PlannedSettings
 from headway.settings.rows import AnswerSettings, LabelSettings
 from headway.settings.tokenizer import PairTokenizerSettings, TokenizerSettings
 from headway.settings.toml import dump_toml
@@ -109,12 +110,13 @@ class _TextRecipe(Recipe):
 
 
 class LanguageRecipe(_TextRecipe):
-    """A causal language model, from documents."""
+    """A causal language model, from documents; `plan` is what was expected of it."""
 
     FIXED = (*_TextRecipe.FIXED, "train.mup")
 
     model: DecoderSettings
     train: LanguageTrainSettings
+    plan: PlannedSettings | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
