@@ -33,5 +33,5 @@ def test_changes_do_not_grow_with_the_width_by_mup(optimizer: str) -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UserError, match="two widths"):
         coordinate_check(recipe("adamw"), [64])
-    with pytest.raises(UserError, match="no whole number of heads.*multiple of 16"):
+    with pytest.raises(UserError, match=r"no whole number of heads.*multiple of 16"):
         coordinate_check(recipe("adamw"), [32, 40])

@@ -85,7 +85,7 @@ def test_it_is_the_papers_table_with_multipliers(tie: str, base_head: int | None
             scaled, factor = module.score, math.sqrt(base_head / (SHAPE.d_model // SHAPE.n_heads))
             change = scaled.change  # type: ignore[union-attr]
             # 1/K in place of 1/√K, as at the base
-            scaled.change = lambda query, c=change, f=factor: c(query) * f  # type: ignore
+            scaled.change = lambda query, c=change, f=factor: c(query) * f  # type: ignore[method-assign,misc,assignment]
     expected = trained(theirs, optimizers, 16 / SHAPE.d_model)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)  # only rounding differs
     plain = decoder(tie)
@@ -126,5 +126,5 @@ def test_at_its_base_it_is_not_there(optimizer: str) -> None:
 def test_models_that_have_none_are_refused(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         load_recipe("lm/stdlib", {"train.mup.base_width": 64, **keys})
-    with pytest.raises(UserError, match="unknown key 'train.mup'"):
+    with pytest.raises(UserError, match=r"unknown key 'train.mup'"):
         load_recipe("bert/pretrain-small", {"train.mup.base_width": 64})

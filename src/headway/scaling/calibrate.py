@@ -131,7 +131,9 @@ def calibrate(runs: Sequence[Timed]) -> Calibration:
     return Calibration(tuple(runs), aa / a, None)
 
 
-def _sums(rows: list[tuple[float, float]]) -> tuple[tuple[float, float, float], tuple[float, float]]:
+def _sums(
+    rows: list[tuple[float, float]],
+) -> tuple[tuple[float, float, float], tuple[float, float]]:
     squares = sum(x * x for x, _ in rows), sum(x * y for x, y in rows), sum(y * y for _, y in rows)
     return squares, (sum(x for x, _ in rows), sum(y for _, y in rows))
 

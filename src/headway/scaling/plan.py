@@ -163,9 +163,7 @@ def _planned(
     serving = None
     if question.serve_tokens is not None:
         later = question.serve_tokens * serving_flops(size.shape)
-        serving = cost(
-            later, question.serve_tokens, size.shape, machine, devices, hardware, share
-        )
+        serving = cost(later, question.serve_tokens, size.shape, machine, devices, hardware, share)
     params = float(size.shape.parameters.all)
     return Planned(
         size.name,

@@ -73,7 +73,10 @@ def write_page(plan: Plan, path: Path) -> None:
         flops=short(plan.choices[0].flops),
         outside=outside_text(plan),
         assumed=assumptions(plan),
-        recipes=[(each.name, dump_toml(plan_recipe(each, plan.question.machine))) for each in plan.choices],
+        recipes=[
+            (each.name, dump_toml(plan_recipe(each, plan.question.machine)))
+            for each in plan.choices
+        ],
     )
 
 

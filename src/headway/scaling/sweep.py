@@ -1,10 +1,10 @@
 """A sweep on the disk: its runs, where they stand, the forecast of a larger one, what came of it.
 
-    DIR/sweep.json         what was asked, and the runs that follow from it
-    DIR/tokenizer.json     learnt once, for all of them
-    DIR/recipes/NAME.toml  a recipe each
-    DIR/runs/NAME/         a run each; beside them what they said, in DIR/logs
-    DIR/forecast.json      of the held-out run, written before it is begun
+DIR/sweep.json         what was asked, and the runs that follow from it
+DIR/tokenizer.json     learnt once, for all of them
+DIR/recipes/NAME.toml  a recipe each
+DIR/runs/NAME/         a run each; beside them what they said, in DIR/logs
+DIR/forecast.json      of the held-out run, written before it is begun
 """
 
 from __future__ import annotations
@@ -183,9 +183,7 @@ def train_runs(
     failed: list[Job] = []
     done = sum(run["flops"] for job, run in jobs.items() if job.finished)
     total = sum(run["flops"] for run in runs)
-    with ProgressBar(
-        "sweep", round(total / _GIGA), done=round(done / _GIGA), unit="GFLOPs"
-    ) as bar:
+    with ProgressBar("sweep", round(total / _GIGA), done=round(done / _GIGA), unit="GFLOPs") as bar:
 
         def ended(job: Job, well: bool) -> None:
             if well:

@@ -157,4 +157,3 @@ def told(found: dict[str, Any]) -> str:
         f"{said}; it ended at {found['measured']['loss']:.4f}: the forecast is "
         f"{found['error_percent']:+.2f} % off, and the run {inside} its interval"
     )
-

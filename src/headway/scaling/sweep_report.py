@@ -151,4 +151,3 @@ def _cells(row: dict[str, Any]) -> list[str]:
         duration(row["seconds"] / 3600),
         short(rate),
     ]
-

@@ -47,9 +47,7 @@ def _factors(model: nn.Module, settings: TrainSettings) -> Factors:
     if mup is None or not isinstance(model, Decoder):
         return {}
     wider = model.head.in_features / mup.base_width
-    found: Factors = {
-        weight: (1 / wider, 1 / wider) for weight in model.stack.final_norm.parameters()
-    }
+    found: Factors = dict.fromkeys(model.stack.final_norm.parameters(), (1 / wider, 1 / wider))
     matrices = wider**-0.5, wider**-0.5 if settings.optimizer == "muon" else 1 / wider
     for module in model.stack.modules():
         if isinstance(module, nn.Linear):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.settings.training import TrainSettings
-from headway.training.mup import mup_rates
 from headway.training.muon import Muon
+from headway.training.mup import mup_rates
 
 _HEADS = ("head", "follows")  # of a model: they give logits
 
