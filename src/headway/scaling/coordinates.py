@@ -1,8 +1,8 @@
 """The coordinate check: do activations change as much in a wide model as in a narrow one?
 
 Yang et al., 2022, section 8 and figure 5: after a few steps the change of each activation is
-measured at several widths. Where it grows with the width, so does the best learning rate fall; where
-it does not (μP), one rate serves all.
+measured at several widths. Where it grows with the width, the best learning rate falls; where it
+does not (μP), one rate serves all.
 """
 
 from __future__ import annotations

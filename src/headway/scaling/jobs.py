@@ -56,8 +56,8 @@ def work(
 ) -> None:
     """Train them all, so many at a time, the processes on the devices in turn.
 
-    `ended` is told each job and whether it went well, `waiting` those that run, every so often. When
-    this is stopped the trainings save and stop; if it is killed, too, where the system is Linux.
+    `ended` is told each job and whether it went well, `waiting` those that run, every so often.
+    When this is stopped the trainings save and stop; if it is killed, too, where there is Linux.
     Raises Interrupted when it was stopped by Ctrl-C or SIGTERM.
     """
     left, running = list(jobs), dict[int, tuple[Job, subprocess.Popen[bytes]]]()
