@@ -74,6 +74,7 @@ def test_a_planned_training_reports_on_its_plan(cli: Cli, tmp_path: Path) -> Non
     batch = Batch(rows, 32, accumulates=found.train.accumulate > 1)
     counted = training_bytes(found.model, config["n_tokens"], batch)  # type: ignore[arg-type]
     assert held["bytes"] == pytest.approx(counted.peak, rel=0.1)
+    assert table["plan"]["memory"] == pytest.approx(held["bytes"], rel=0.1)
     page = (out / "report.html").read_text("utf-8")
     assert "The plan, and what happened" in page
     assert page.count("bytes of tensors") == 1

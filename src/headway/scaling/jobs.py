@@ -97,14 +97,19 @@ def _start(job: Job, device: str, processes: int) -> subprocess.Popen[bytes]:
                 stderr=log,
                 env=environment,
                 start_new_session=True,  # Ctrl-C comes to us, and we stop them
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=_end_with_parent(),
             )
 
 
-def _end_with_parent() -> None:
-    """Have the system stop this process, which saves, if the one that started it is killed."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def _end_with_parent() -> Callable[[], object] | None:
+    """What has the system stop a process, which saves, if the one that started it is killed.
+
+    None where there is no such call. The library is looked up before the process parts.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager

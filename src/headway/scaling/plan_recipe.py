@@ -8,6 +8,7 @@ from typing import Any
 from headway.base.errors import unknown
 from headway.scaling.plan import Plan, Planned
 from headway.scaling.units import short
+from headway.settings.memory import Batch, training_bytes
 
 _LEAST_ROWS = 8  # texts of a step
 _WARMUP = (0.01, 2000)  # a share of the steps, and the most
@@ -68,12 +69,12 @@ def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
             "evaluate_every": every,
             "save_every": every,
         },
-        "plan": _expected(planned, machine),
+        "plan": _expected(planned, machine, rows, accumulate),
     }
 
 
-def _expected(planned: Planned, machine: str) -> dict[str, Any]:
-    """What the run's report will be compared with."""
+def _expected(planned: Planned, machine: str, rows: int, accumulate: int) -> dict[str, Any]:
+    """What the run's report will be compared with; the memory is that of the recipe's batches."""
     cost, placement = planned.cost, planned.placement
     spreads = {
         "tokens_per_second": cost.tokens_per_second,
@@ -83,7 +84,18 @@ def _expected(planned: Planned, machine: str) -> dict[str, Any]:
     found: dict[str, Any] = {"machine": machine, "devices": cost.devices, "tokens": planned.tokens}
     for name, each in spreads.items():
         found[name] = [float(f"{value:.6g}") for value in (each.low, each.likely, each.high)]
-    return found | ({"memory": float(placement.bytes.peak)} if placement else {})
+    if placement is not None:
+        batch = Batch(
+            rows,
+            planned.shape.length,
+            placement.dtype,
+            recomputes=placement.recomputes,
+            accumulates=accumulate > 1,
+        )
+        settings, ids = planned.shape.settings, planned.shape.n_tokens
+        need = training_bytes(settings, ids, batch, shards=placement.shards)
+        found["memory"] = float(need.peak)
+    return found
 
 
 # What all such models have as the recipe's settings have it anyway.
