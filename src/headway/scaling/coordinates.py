@@ -120,7 +120,8 @@ def _changes(recipe: LanguageRecipe, steps: int, seed: int) -> dict[tuple[str, i
     found = {}
     for step in range(1, steps + 1):
         _, logits = _activations(model, entered)
-        F.cross_entropy(logits.flatten(0, 1), following.flatten()).backward()
+        loss = F.cross_entropy(logits.flatten(0, 1), following.flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -157,4 +158,5 @@ def _slope(points: list[tuple[float, float]]) -> float:
     """Of the line of least squares."""
     n = len(points)
     x, y = (sum(values) / n for values in zip(*points, strict=True))
-    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+    spread = sum((a - x) ** 2 for a, _ in points)
+    return float(sum((a - x) * (b - y) for a, b in points) / spread)

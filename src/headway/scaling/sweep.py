@@ -90,7 +90,7 @@ def begin_sweep(
     same sweep is opened.
     """
     refuse_unfit(recipe)
-    asked = {
+    asked: dict[str, Any] = {
         "asked": {
             "recipe": recipe.to_table(),
             "budgets": list(budgets),
@@ -213,8 +213,8 @@ def _share(job: Job, run: dict[str, Any]) -> float:
     """How much of a run is done, by its log."""
     if job.finished:  # it was counted
         return 0.0
-    steps = [each["step"] for each in Records(job.run / "metrics.jsonl").read()]
-    return min(1.0, max(steps, default=0) / run["steps"])
+    steps = [int(each["step"]) for each in Records(job.run / "metrics.jsonl").read()]
+    return min(1.0, max(steps, default=0) / int(run["steps"]))
 
 
 def _last_line(log: Path) -> str:

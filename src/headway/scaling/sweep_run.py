@@ -31,8 +31,8 @@ def run_sweep(sweep: Sweep, *, processes: int, devices: Sequence[str]) -> None:
     if sweep.held_out is not None:
         made = read_forecast(sweep)
         if made is None:  # else it is kept: it was made before the run
-            run, found = forecast(sweep)
-            made = write_forecast(sweep, found, run)
+            larger, found = forecast(sweep)
+            made = write_forecast(sweep, found, larger)
         say(told(made))
         train_runs(sweep, [made], processes=1, devices=devices, tell=tell)
     print("\n".join(write_sweep_report(sweep)))

@@ -20,14 +20,16 @@ matrices that are nearly orthogonal, whose norm grows with √m, not m (Yang et 
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headway.models.decoder import Decoder
 from headway.nn.attention import Attention
 from headway.settings.training import LanguageTrainSettings, MupSettings, TrainSettings
 
-Factors = dict[nn.Parameter, tuple[float, float]]
+Factors = dict[Tensor, tuple[float, float]]
 
 
 def begin_mup(model: nn.Module, settings: TrainSettings) -> None:
@@ -37,7 +39,7 @@ def begin_mup(model: nn.Module, settings: TrainSettings) -> None:
             weight.mul_(first)
 
 
-def mup_rates(model: nn.Module, settings: TrainSettings) -> dict[nn.Parameter, float]:
+def mup_rates(model: nn.Module, settings: TrainSettings) -> dict[Tensor, float]:
     """The share of the learning rate of each weight that has not all of it."""
     return {weight: rate for weight, (_, rate) in _factors(model, settings).items()}
 
@@ -62,5 +64,5 @@ def _factors(model: nn.Module, settings: TrainSettings) -> Factors:
 
 
 def _head_factor(attention: Attention, mup: MupSettings) -> float:
-    width = attention.to_query.out_features // attention.n_heads
-    return ((mup.base_head or width) / width) ** 0.5
+    width: int = attention.to_query.out_features // attention.n_heads
+    return math.sqrt((mup.base_head or width) / width)

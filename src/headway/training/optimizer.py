@@ -53,7 +53,7 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
 
 
 def _groups(
-    weights: Sequence[nn.Parameter], settings: TrainSettings, rates: Mapping[nn.Parameter, float]
+    weights: Sequence[nn.Parameter], settings: TrainSettings, rates: Mapping[Tensor, float]
 ) -> list[dict[str, Any]]:
     """Matrices, then vectors, by their share of the rate."""
     found: dict[tuple[bool, float], list[nn.Parameter]] = {}

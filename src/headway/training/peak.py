@@ -18,14 +18,14 @@ from torch.utils._pytree import tree_leaves
 from headway.training.loop import Trainer
 
 
-class Peak(TorchDispatchMode):
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The most bytes of tensors that were made while it is on and are there at a time.
 
     Those that were there `before` are not counted when they are seen again.
     """
 
     def __init__(self, before: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.most = 0
         self.known = {tensor.untyped_storage()._cdata for tensor in before}
 
@@ -74,4 +74,4 @@ def step_peak(trainer: Trainer) -> int | None:
 
 def device_peak(device: torch.device) -> int | None:
     """The most bytes of tensors on an accelerator so far; None where that is not counted."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    return int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else None
