@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,14 @@ class KeyValue(NamedTuple):
     def select(self, rows: Tensor) -> KeyValue:
         """The rows (N,) of the batch, in that order."""
         return KeyValue(self.key[rows], self.value[rows])
+
+
+class Past(Protocol):
+    """What a layer remembers of the tokens before."""
+
+    def append(self, new: KeyValue, /) -> KeyValue:
+        """These and then the new ones."""
+        ...
 
 
 class Attention(nn.Module):

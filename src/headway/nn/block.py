@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from headway.nn.attention import Attention, KeyValue
+from headway.nn.attention import Attention, KeyValue, Past
 from headway.nn.dropout import Dropout, Noise
 from headway.nn.feed_forward import make_feed_forward
 from headway.nn.norm import make_norm
@@ -69,7 +69,7 @@ class Block(nn.Module):
         visibility: Visibility,
         rotation: Rotation | None,
         memory: Memory | None,
-        past: KeyValue | None,
+        past: Past | None,
         noise: Noise | None,
     ) -> tuple[Tensor, KeyValue]:
         """(B, T, D) -> (B, T, D), and the keys and values of past and present.
