@@ -78,9 +78,9 @@ class Slots:
 
         What is hidden weighs 0, but 0 times what is no number is none.
         """
-        if S > self.places:
+        if self.places < S:
             raise ValueError(f"{S} tokens, but room for {self.places}")
-        if S > self._wiped:
+        if self._wiped < S:
             begin, self._wiped = self._wiped, min(S + _WIPED, self.places)
             self._wipe(slice(0, len(self.lengths)), slice(begin, self._wiped))
 
