@@ -47,7 +47,7 @@ class Asked:
         self.texts += texts
         return [Filled(text, []) for text in texts]
 
-    def generate(self, prompts: Sequence[str], *_: Any) -> list[Generated]:
+    def generate(self, prompts: Sequence[str], *_: Any, **__: Any) -> list[Generated]:
         self.texts += prompts
         return [Generated("!", [], "end", 0.0) for _ in prompts]
 
