@@ -136,7 +136,8 @@ def test_what_all_begin_with_is_read_once(
     examples = "one: 1, two: 2, three: 3, "
     requests = [(examples + word, ": 45") for word in ("four", "five", "a")]
     wanted = [
-        by_hand(model, *row) for row in encode_requests(model.tokenizer, requests, model.tokenizer.opening)
+        by_hand(model, *row)
+        for row in encode_requests(model.tokenizer, requests, model.tokenizer.opening)
     ]
     sizes = count_read(model, monkeypatch)
     found = model.log_likelihoods(requests)

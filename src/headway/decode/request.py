@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -87,9 +88,10 @@ class Ticket:
 
     def take(self, token: int, log_prob: float) -> None:
         """The next token, of that log-probability: it may be the last. Errors are kept."""
-        if log_prob != log_prob:
-            self._fail(not_a_number())
         if self.done:
+            return
+        if math.isnan(log_prob):
+            self._fail(not_a_number())
             return
         if log_prob == NEVER:
             self.done = True
