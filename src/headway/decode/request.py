@@ -51,11 +51,10 @@ class Ticket:
         self.done = request.limit == 0
         self.error: Exception | None = None
         self._random = stream(request.seed)
-        self._row = torch.zeros(1, dtype=torch.int64, device=device)
         self._repetition: Repetition | None = None
         if request.repetition_penalty != 1.0:
             penalty = request.repetition_penalty
-            self._repetition = Repetition(penalty, [request.ids], n_tokens, device)
+            self._repetition = Repetition(penalty, request.ids, n_tokens, device)
 
     def cancel(self) -> None:
         """Nothing more is wanted; it may be called from any thread."""
@@ -80,7 +79,7 @@ class Ticket:
 
     def weakened(self, logits: Tensor) -> Tensor:
         """Logits (1, V) after the penalty on what was said before."""
-        return self._repetition.weaken(logits, self._row) if self._repetition else logits
+        return self._repetition.weaken(logits) if self._repetition else logits
 
     def draw(self) -> float:
         """The next of its own random numbers, in [0, 1)."""
@@ -102,7 +101,7 @@ class Ticket:
             return
         self.ids.append(token)
         if self._repetition is not None:
-            self._repetition.add(self._row + token, self._row)
+            self._repetition.add(token)
         try:
             stops = self.request.until is not None and self.request.until(token)
         except Exception as error:  # whose request it is learns of it; others go on

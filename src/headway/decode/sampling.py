@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headway.base.errors import UserError
-from headway.decode.greedy import Until, follow
-from headway.decode.repetition import Repetition
+from headway.decode.greedy import follow
 from headway.decode.steps import NEVER, Hypothesis, S, Steps, check_limits, home, upload
 
 
@@ -69,16 +68,14 @@ def sample(
     state: S,
     *,
     seeds: Sequence[int],
-    bos: int | Sequence[int],
-    eos: int | Collection[int],
+    bos: int,
+    eos: int,
     limits: Sequence[int],
     banned: Sequence[int] = (),
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     min_p: float = 0.0,
-    repetition: Repetition | None = None,
-    until: Until | None = None,
 ) -> list[Hypothesis]:
     """Draw one continuation for each row of `state`; row i depends on `seeds[i]`, not on others.
 
@@ -104,8 +101,6 @@ def sample(
         eos=eos,
         banned=banned,
         choose=choose,
-        repetition=repetition,
-        until=until,
     )
 
 

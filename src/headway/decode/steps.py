@@ -145,20 +145,10 @@ def next_log_probs(logits: Tensor, banned: Sequence[int]) -> Tensor:
     Banned tokens get -inf after the softmax, not before: the others keep the model's values, so
     that a hypothesis can be checked with a forward pass that knows no bans.
     """
-    return without(logits[:, -1].float().log_softmax(dim=-1), banned)
-
-
-def without(scores: Tensor, banned: Sequence[int]) -> Tensor:
-    """Scores (N, V), changed in place: those of banned tokens are -inf."""
+    log_probs = logits[:, -1].float().log_softmax(dim=-1)
     for token in banned:
-        scores[:, token] = NEVER
-    return scores
-
-
-def first_ids(bos: int | Sequence[int], rows: Sequence[int]) -> Tensor:
-    """What the first step of each of the rows is given (N, 1): one id for all, or one a row."""
-    first = [bos if isinstance(bos, int) else bos[row] for row in rows]
-    return torch.tensor(first, dtype=torch.int64)[:, None]
+        log_probs[:, token] = NEVER
+    return log_probs
 
 
 def to_host(log_probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
