@@ -95,8 +95,7 @@ class Decoder(nn.Module):
 
     def slots(self, rows: int, places: int) -> Slots:
         """A cache for at most `rows` texts of at most `places` tokens; there are none yet."""
-        token = torch.zeros(1, 1, dtype=torch.int64, device=next(self.parameters()).device)
-        return Slots(self.stack.keys(self.embedding(token, token[0], None)), rows, places)
+        return Slots(len(self.stack.layers), rows, places)
 
     def step(self, ids: Tensor, state: Going) -> tuple[Tensor, Going]:
         """Ids (N, T) after the state -> logits (N, T, V) and the state after them."""

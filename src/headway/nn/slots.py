@@ -20,17 +20,14 @@ class Slots:
 
     Each has a row of its own from place 0 on, so that a place is a position, and to forget the end
     of a text is to change a number. Unlike `Cache` it is no value: it changes in place, so that no
-    text's keys are copied because another one comes. `like` has keys and values of each layer, of
-    any length, for what else there is to know of their shape.
+    text's keys are copied because another one comes.
     """
 
-    def __init__(self, like: Sequence[KeyValue], rows: int, places: int) -> None:
+    def __init__(self, n_layers: int, rows: int, places: int) -> None:
         self.rows, self.places = rows, places
         self.lengths: list[int] = []
-        self._rooms = [
-            [part.new_empty(rows, part.shape[1], places, part.shape[3]) for part in layer[:2]]
-            for layer in like
-        ]
+        # keys and values of each layer (rows, G, places, ·), from when it is first written
+        self._rooms: list[list[Tensor]] = [[] for _ in range(n_layers)]
         self._wiped = 0  # so many places of each text's row are finite, whatever stood there
 
     def add(self, n: int) -> None:
@@ -73,6 +70,18 @@ class Slots:
         """The texts of these rows, for a model to go on with."""
         return Part(self, begin, end)
 
+    def room(self, layer: int, like: KeyValue) -> list[Tensor]:
+        """Keys and values of a layer, (rows, G, places, ·) each, `like` those to be written."""
+        room = self._rooms[layer]
+        if not room:
+            room += [
+                part.new_empty(self.rows, part.shape[1], self.places, part.shape[3])
+                for part in like[:2]
+            ]
+            for part in room:
+                part[: len(self.lengths), :, : self._wiped] = 0
+        return room
+
     def _reach(self, S: int) -> None:
         """The first `S` places are going to be looked at. Raises ValueError if there are fewer.
 
@@ -101,16 +110,18 @@ class Ahead(NamedTuple):
 class Layer(NamedTuple):
     """One layer of some texts, with the places that their next tokens are for."""
 
-    room: Sequence[Tensor]  # keys and values, each (rows, G, places, ·)
+    slots: Slots
+    number: int
     rows: slice
     next: tuple[Tensor | slice, Tensor | slice]
     length: int
 
     def append(self, new: KeyValue) -> KeyValue:
         """Write the new ones at their places; all that is there, up to the longest text's end."""
-        for room, part in zip(self.room, new[:2], strict=True):
+        rooms = self.slots.room(self.number, new)
+        for room, part in zip(rooms, new[:2], strict=True):
             room.transpose(1, 2)[self.next] = part.transpose(1, 2)
-        key, value = (room[self.rows, :, : self.length] for room in self.room)
+        key, value = (room[self.rows, :, : self.length] for room in rooms)
         return KeyValue(key, value)
 
 
@@ -135,7 +146,8 @@ class Part(NamedTuple):
             positions = (begins + torch.arange(T)).to(device, non_blocking=True)  # (N, T)
             places = (step_positions(self.begin, len(lengths), device)[:, None], positions)
             visibility = causal(positions)
-        layers = [Layer(room, rows, places, S) for room in self.slots._rooms]
+        n_layers = len(self.slots._rooms)
+        layers = [Layer(self.slots, layer, rows, places, S) for layer in range(n_layers)]
         return Ahead(positions, visibility, layers)
 
     def after(self, T: int) -> Part:

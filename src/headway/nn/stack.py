@@ -80,10 +80,6 @@ class Stack(nn.Module):
                 settings.head_width, settings.rotary_theta, settings.rotary_scaling
             )
 
-    def keys(self, hidden: Tensor) -> tuple[KeyValue, ...]:
-        """What each layer's attention would look at, at no position: (B, S, D) -> L times."""
-        return tuple(layer.attention.keys(hidden, None) for layer in self._blocks())
-
     def memory_keys(self, hidden: Tensor) -> tuple[KeyValue, ...]:
         """What each layer's cross-attention looks at, computed once: (B, S, D) -> L times."""
         return tuple(layer.cross_attention.keys(hidden, None) for layer in self._blocks())
