@@ -60,7 +60,7 @@ def test_alone_it_is_what_greedy_and_sample_give(serving, toy):
 @pytest.mark.parametrize("memory", [60, 150, 5000])
 def test_whoever_comes_when_each_is_as_alone(serving, monkeypatch, seed, memory):
     monkeypatch.setattr(batching, "_PIECE", 8)
-    monkeypatch.setattr(batching, "_ROUND", 4)
+    monkeypatch.setattr(batching, "ROUND", 4)
     model, chance = serving(eos=-1.0), random.Random(seed)
     asked = mixed(14, seed)
     wanted = [alone(model, each) for each in asked]
@@ -109,7 +109,7 @@ def test_a_long_prompt_keeps_nobody_waiting(serving, monkeypatch):
 
 
 def test_a_request_waits_for_room_and_nobody_overtakes_it(serving, monkeypatch):
-    monkeypatch.setattr(batching, "_ROUND", 1)
+    monkeypatch.setattr(batching, "ROUND", 1)
     model = serving(eos=-50.0)
     batcher = Batcher(model, memory=40)
     running = [batcher.submit(request(limit=limit)) for limit in (4, 8)]

@@ -18,7 +18,7 @@ from headway.decode.request import Request, Ticket, check_places
 from headway.decode.steps import Serves, Slots, fetched, home, upload
 
 _PIECE = 128  # tokens of prompts that are read at once
-_ROUND = 64  # places
+ROUND = 64  # places, of which there is a multiple if memory allows
 
 
 class Batcher:
@@ -96,7 +96,7 @@ class Batcher:
     def _make_room(self, tickets: Sequence[Ticket]) -> Slots:
         """Slots that have room for all these, and for as many more as fit in the memory."""
         needed, most = _most_places(tickets), self.memory // len(tickets)
-        places = min(-(-needed // _ROUND) * _ROUND, most)
+        places = min(-(-needed // ROUND) * ROUND, most)
         rows = self.memory // places
         if self._slots is None:
             self._slots = self.model.slots(rows, places)

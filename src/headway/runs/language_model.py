@@ -9,6 +9,7 @@ from typing import Literal, Union
 
 import torch
 
+from headway.decode.batching import ROUND
 from headway.decode.request import Request
 from headway.decode.speculative import Draft, LookUp, Smaller, speculate
 from headway.evaluate.likelihood import Likelihood
@@ -166,7 +167,8 @@ class LanguageModel:
             asked.append((request_of(ids, own, writer, context, which), writer))
         if draft is not None:
             return [self._drafted(*each, draft) for each in asked]
-        batcher = self.batcher(max(MEMORY, *(request.places for request, _ in asked)))
+        longest = max((request.places for request, _ in asked), default=1)
+        batcher = self.batcher(max(longest, 1, min(MEMORY, len(asked) * (longest + ROUND))))
         answers = [batcher.submit_request(*each) for each in asked]
         batcher.run()
         return [answer.result() for answer in answers]
