@@ -32,6 +32,7 @@ from headway.runs.open_model import open_language_model
 
 WITHIN, SEED = 20.0, 1  # seconds
 PROMPT, NEW = (20, 1200), (16, 192)  # letters, tokens: from, to
+REPEATED = 128  # tokens
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def margin(model: LanguageModel, prompt: str, one: list[int], other: list[int]) 
 def lookup(model: LanguageModel) -> dict[str, Any]:
     """Texts that begin to repeat themselves, with and without prompt look-up."""
     prompts = [topics[name][:600] + "\n\n" + topics[name][:40] for name in ("if", "while", "with")]
-    sampling, found = Sampling(temperature=0.0, max_new_tokens=128), dict[str, Any]()
+    sampling, found = Sampling(temperature=0.0, max_new_tokens=REPEATED), dict[str, Any]()
     results: list[list[Generated]] = []
     for name, draft in (("plain", None), ("lookup", "lookup")):
         began = time.perf_counter()
