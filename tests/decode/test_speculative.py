@@ -86,7 +86,7 @@ def test_right_guesses_save_steps(serving):
     _, told = speculate(model, request(limit=40), wrong)
     assert len(model.step_sizes) == 40 - told.accepted
     assert told.accepted == text.count(0)
-    assert told.guessed < 40 + 8  # it was asked for fewer
+    assert told.guessed < 60  # of 4 a step: it was asked for fewer
 
 
 def test_a_text_in_circles_is_looked_up(serving):
@@ -163,7 +163,7 @@ def test_drawn_texts_have_the_models_distribution(serving):
 
 
 def test_the_same_seed_draws_the_same(serving):
-    model = serving()
+    model = serving(eos=-50.0)
     asked = [request(draw=Draw(1.5), seed=seed, limit=12) for seed in (1, 1, 2)]
     one, again, other = (speculate(model, each, same(model))[0].ids for each in asked)
     assert one == again != other

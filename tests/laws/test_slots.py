@@ -32,7 +32,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "rotary, grouped": {"positions": "rotary", "n_kv_heads": 2, "norm": "rms"},
     "window": {"positions": "rotary", "n_kv_heads": 1, "reach": [4]},
     "windows in turn": {"positions": "learned", "reach": [5, 0, 3]},
-    "additive": {"positions": "rotary", "score": "additive", "n_kv_heads": 2},
+    "additive": {"positions": "learned", "score": "additive", "n_kv_heads": 2},
 }
 V = 19
 
