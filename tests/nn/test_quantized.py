@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headway.models.build import build_decoder
 from headway.models.decoder import Decoder
 from headway.models.seq2seq import Transformer
+from headway.nn import quantized
 from headway.nn.quantized import GROUP, Bits, Int4Linear, Int8Linear, quantize
 from headway.settings.model import DecoderSettings, TransformerSettings
 
@@ -55,6 +56,14 @@ def test_weights_on_the_steps_are_kept(bits: Bits, rows: int, draws: torch.Gener
     wanted = hidden @ weight.T
     torch.testing.assert_close(layer(hidden), wanted.bfloat16() + bias, atol=1e-2, rtol=1e-2)
     assert layer.error == 0.0
+
+
+@pytest.mark.parametrize("bits", KINDS)
+def test_many_rows_are_as_few(bits: Bits, draws: torch.Generator) -> None:
+    layer = KINDS[bits](torch.randn(80, 96, generator=draws))
+    hidden = torch.randn(quantized.MANY_INT4 + 3, 96, generator=draws)
+    few = torch.cat([layer(rows) for rows in hidden.split(quantized.MANY_INT8 - 1)]).float()
+    assert float((layer(hidden).float() - few).norm() / few.norm()) < 0.005
 
 
 @pytest.mark.parametrize(("bits", "least", "most"), [("int8", 0.004, 0.012), ("int4", 0.05, 0.09)])

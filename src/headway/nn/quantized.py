@@ -6,6 +6,7 @@ an eighth of the bytes takes as much less. The kernels are torch's own and compu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +21,9 @@ from headway.nn.feed_forward import GatedFeedForward
 Bits = Literal["int8", "int4"]
 BITS = ("int8", "int4")
 GROUP = 32  # inputs that share a scale and a zero in 4 bits, as in GGUF's Q4_1
-_ROWS = 16  # of which the packed kernel takes a multiple
+_ROWS = 64  # that the packed kernel keeps side by side
+# Rows of input from which it is quicker to unpack the weights: the kernels do it again for every 4
+MANY_INT8, MANY_INT4 = 8, 64
 _LEAST = 1e-12  # a scale: that of a row of zeros is none
 
 
@@ -44,7 +47,10 @@ class Int8Linear(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
         rows = hidden.bfloat16().flatten(0, -2)
-        found = torch._weight_int8pack_mm(rows, self.steps, self.scale)
+        if len(rows) < MANY_INT8:
+            found = torch._weight_int8pack_mm(rows, self.steps, self.scale)
+        else:
+            found = nn.functional.linear(rows, self.steps.bfloat16()) * self.scale
         found = found.view(*hidden.shape[:-1], self.out_features)
         return found if self.bias is None else found + self.bias
 
@@ -71,8 +77,7 @@ class Int4Linear(nn.Module):
         zero = (low + 8 * scale.float()).bfloat16()
         steps = ((groups - zero.float()) / scale.float()).round().clamp(-8, 7)
         self.error = _squares(groups - (steps * scale.float() + zero.float()))
-        steps = (steps + 8).int().view(N, K)
-        self.register_buffer("packed", torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1))
+        self.register_buffer("packed", _packed((steps + 8).int().view(N, K)))
         both = torch.cat((scale, zero), dim=-1).transpose(0, 1)  # (K / GROUP, N, 2)
         self.register_buffer("scales", both.contiguous())
         self.register_buffer("bias", bias)
@@ -80,10 +85,40 @@ class Int4Linear(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
         rows = hidden.bfloat16().flatten(0, -2)
-        mm = torch.ops.aten._weight_int4pack_mm_for_cpu
-        found: Tensor = mm(rows, self.packed, GROUP, self.scales)
+        if len(rows) < MANY_INT4 or not _in_halves():
+            mm = torch.ops.aten._weight_int4pack_mm_for_cpu
+            found: Tensor = mm(rows, self.packed, GROUP, self.scales)
+        else:
+            steps = _unpacked(self.packed).view(-1, GROUP, len(self.packed))
+            scale, zero = (each.contiguous()[:, None] for each in self.scales.unbind(dim=-1))
+            found = rows @ torch.addcmul(zero, steps, scale).flatten(0, 1)
         found = found[:, : self.out_features].view(*hidden.shape[:-1], self.out_features)
         return found if self.bias is None else found + self.bias
+
+
+def _packed(steps: Tensor) -> Tensor:
+    """Steps (N, K) from 0 to 15 as the kernel of this processor wants them: (N, K / 2) bytes."""
+    packed: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
+    return packed
+
+
+def _unpacked(packed: Tensor) -> Tensor:
+    """The steps of `_packed`, from -8 to 7: (K, N) bfloat16.
+
+    A column of 64 rows is 32 bytes; their low halves are its first 32 steps.
+    """
+    N, K = packed.shape[0], 2 * packed.shape[1]
+    pairs = packed.view(N // _ROWS, K, _ROWS // 2).transpose(0, 1)  # (K, N / 64, 32)
+    steps = torch.empty(K, N // _ROWS, 2, _ROWS // 2, dtype=torch.bfloat16)
+    steps[:, :, 0], steps[:, :, 1] = pairs & 15, pairs >> 4
+    return steps.view(K, N).sub_(8)
+
+
+@functools.cache
+def _in_halves() -> bool:
+    """Whether `_unpacked` knows how this processor's kernel packs: it is not told anywhere."""
+    steps = torch.arange(2 * _ROWS * GROUP, dtype=torch.int32).view(-1, GROUP) * 7 % 61 % 16
+    return torch.equal(_unpacked(_packed(steps)) + 8, steps.T.bfloat16())
 
 
 @dataclass(frozen=True)
