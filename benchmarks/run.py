@@ -27,6 +27,7 @@ CASES = {  # -> the file
     "train-compiled": "train_compiled",
     "train-joeynmt": "train_joeynmt",
     "decode-marian": "decode_marian",
+    "train-gpt": "train_gpt",
     "decode-smollm2": "decode_smollm2",
 }
 PEERS = ("transformers", "sacrebleu", "joeynmt", "llama_cpp_python")
