@@ -31,7 +31,7 @@ CASE = "decode-smollm2"
 N_NEW, N_READ, TOGETHER = 64, 512, 16
 LARGEST_KL = 1e-3
 GREEDY = Sampling(temperature=0.0, max_new_tokens=N_NEW)
-OURS = {"float32": None, "int8": "int8", "int4": "int4"}
+OURS = {"float32": None, "bfloat16": "bfloat16", "int8": "int8", "int4": "int4"}
 # work -> contenders; of each pair that is compared, ours first
 WORK = {
     "one": (*OURS, "transformers-float32", "transformers-bfloat16", "llama.cpp-4", "llama.cpp-8"),
@@ -39,7 +39,8 @@ WORK = {
     "read": (*OURS, "transformers-float32", "transformers-bfloat16", "llama.cpp-4", "llama.cpp-8"),
 }
 AGAINST = {
-    "float32": ("transformers-float32", "transformers-bfloat16"),
+    "float32": ("transformers-float32",),
+    "bfloat16": ("transformers-bfloat16",),
     "int8": ("llama.cpp-8", "transformers-bfloat16"),
     "int4": ("llama.cpp-4", "transformers-bfloat16"),
 }

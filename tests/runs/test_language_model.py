@@ -138,14 +138,14 @@ def test_weights_of_few_bits_say_nearly_the_same(folder: Path, cli: Callable[...
     requests = [("The cat", " sat"), ("", "on the mat"), ("one two", " three")]
     wanted = [each.log_prob for each in plain.log_likelihoods(requests)]
     off = {}
-    for bits in ("int8", "int4"):
+    for bits in ("bfloat16", "int8", "int4"):
         rounded = headway.load(folder, device="cpu", quantize=bits)
         assert rounded.rounding is not None
         assert not rounded.rounding.kept
         assert repr(rounded) == repr(plain)
         found = [each.log_prob for each in rounded.log_likelihoods(requests)]
         off[bits] = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
-    assert 0 < off["int8"] < off["int4"]
+    assert 0 < off["bfloat16"] < off["int8"] < off["int4"]
     assert off["int8"] < 0.1 * max(map(abs, wanted))
     words = ("generate", folder, "--prompt", "hi", "--greedy", "--max-new-tokens", 4)
     said = cli(*words, "--quantize", "int4", "--device", "cpu")

@@ -65,7 +65,9 @@ def generate(  # long: its options
     ] = None,
     quantize: Annotated[
         str | None,
-        typer.Option(metavar="int8|int4", help="Round the weights to as many bits: fast on a CPU."),
+        typer.Option(
+            metavar="TYPE", help="Round the weights to bfloat16, int8 or int4: faster on a CPU."
+        ),
     ] = None,
     json: JsonFile = None,
     device: Device = "auto",

@@ -1,7 +1,8 @@
-"""Linear layers whose weights have 8 or 4 bits, for generating on a CPU.
+"""Linear layers whose weights have 16, 8 or 4 bits, for generating on a CPU.
 
-One token meets each weight once, so that reading the weights is what takes the time: a quarter or
-an eighth of the bytes takes as much less. The kernels are torch's own and compute in bfloat16.
+One token meets each weight once, so that reading the weights is what takes the time: a half, a
+quarter or an eighth of the bytes takes as much less. The kernels are torch's own; all compute in
+bfloat16.
 """
 
 from __future__ import annotations
@@ -18,13 +19,31 @@ from headway.nn.attention import Attention
 from headway.nn.block import Block
 from headway.nn.feed_forward import GatedFeedForward
 
-Bits = Literal["int8", "int4"]
-BITS = ("int8", "int4")
+Bits = Literal["bfloat16", "int8", "int4"]
 GROUP = 32  # inputs that share a scale and a zero in 4 bits, as in GGUF's Q4_1
 _ROWS = 64  # that the packed kernel keeps side by side
 # Rows of input from which it is quicker to unpack the weights: the kernels do it again for every 4
 MANY_INT8, MANY_INT4 = 8, 64
 _LEAST = 1e-12  # a scale: that of a row of zeros is none
+
+
+class Bfloat16Linear(nn.Module):
+    """A linear layer of 16 bits a weight."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("weight", weight.bfloat16())
+        self.error = _squares(weight - self.weight)
+        self.register_buffer("bias", bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(…, in) -> (…, out) bfloat16."""
+        found = nn.functional.linear(hidden.bfloat16(), self.weight)
+        return found if self.bias is None else found + self.bias
 
 
 class Int8Linear(nn.Module):
@@ -96,6 +115,13 @@ class Int4Linear(nn.Module):
         return found if self.bias is None else found + self.bias
 
 
+KINDS: dict[Bits, type[Bfloat16Linear | Int8Linear | Int4Linear]] = {
+    "bfloat16": Bfloat16Linear,
+    "int8": Int8Linear,
+    "int4": Int4Linear,
+}
+
+
 def _packed(steps: Tensor) -> Tensor:
     """Steps (N, K) from 0 to 15 as the kernel of this processor wants them: (N, K / 2) bytes."""
     packed: Tensor = torch.ops.aten._convert_weight_to_int4pack_for_cpu(steps, 1)
@@ -145,10 +171,10 @@ class Rounding:
 
 
 def quantize(network: nn.Module, bits: Bits) -> Rounding:
-    """Round the weights of all linear layers of a network, in place, to 8 or 4 bits.
+    """Round the weights of all linear layers of a network, in place, to 16, 8 or 4 bits.
 
-    Layers that are given the same are joined to one. What gives logits keeps 8 bits, for there a
-    rounding is seen at once. The network cannot be trained any further.
+    Layers that are given the same are joined to one. What gives logits keeps 8 bits at least, for
+    there a rounding is seen at once. The network cannot be trained any further.
     """
     rounds = _Rounds(bits)
     for block in [module for module in network.modules() if isinstance(module, Block)]:
@@ -161,7 +187,8 @@ def quantize(network: nn.Module, bits: Bits) -> Rounding:
     for owner in list(network.modules()):
         for name, layer in list(owner.named_children()):
             if isinstance(layer, nn.Linear):
-                made = rounds.rounded([layer], "int8" if owner is network else bits)
+                least = "int8" if owner is network and bits == "int4" else bits
+                made = rounds.rounded([layer], least)
                 rounds.kept += made is None
                 setattr(owner, name, made or layer)
     error = (rounds.error / rounds.squares) ** 0.5 if rounds.squares else 0.0
@@ -186,12 +213,12 @@ class _Rounds:
 
     def rounded(self, layers: Sequence[nn.Linear], bits: Bits) -> nn.Module | None:
         """One layer that computes these side by side; None if the kernel has not their width."""
-        if layers[0].in_features % GROUP:
+        if bits != "bfloat16" and layers[0].in_features % GROUP:
             return None
         weight = torch.cat([layer.weight.detach().float() for layer in layers])
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases).detach().float() if biases else None
-        made = (Int8Linear if bits == "int8" else Int4Linear)(weight, bias)
+        made = KINDS[bits](weight, bias)
         self.layers += len(layers)
         self.weights += weight.numel()
         self.before += sum(layer.weight.nbytes for layer in layers)

@@ -14,7 +14,7 @@ from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
-from headway.nn.quantized import BITS, Bits, Rounding, quantize
+from headway.nn.quantized import KINDS, Bits, Rounding, quantize
 from headway.runs.generated import Generated, OnText, Writer
 from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
 from headway.runs.text_model import refuse_one_text
@@ -76,14 +76,14 @@ class LanguageModel:
         return f"LanguageModel({size}, {self.device})"
 
     def quantize(self, bits: Bits) -> Rounding:
-        """Round the weights of the linear layers to 8 or 4 bits, in place, and say how far.
+        """Round the weights of the linear layers to 16, 8 or 4 bits, in place, and say how far.
 
         Generating is then several times as fast on a CPU: one token meets every weight once, and
-        they are read in a quarter or an eighth of the bytes. Raises UserError on another device,
-        and for a model whose weights are rounded already.
+        they are read in a half, a quarter or an eighth of the bytes. Raises UserError on another
+        device, and for a model whose weights are rounded already.
         """
-        if bits not in BITS:
-            raise unknown("number of bits", bits, BITS, where="quantize")
+        if bits not in KINDS:
+            raise unknown("number of bits", bits, KINDS, where="quantize")
         if self.rounding is not None:
             raise UserError("its weights are rounded already", where="quantize")
         if self.device.type != "cpu":

@@ -37,9 +37,9 @@ def load(path: str | Path, *, device: str = "auto", quantize: Bits | None = None
 
     A translator, ours or a Marian, gives a `Translator`, a GPT or a Llama a `LanguageModel`, an
     encoder that was fine-tuned on labels a `TextClassifier`, one with a head for masked tokens a
-    `Filler`, any other an `Embedder`. With `quantize` the weights of a language model have 8 or 4
-    bits (`LanguageModel.quantize`). Raises UserError if there is no model at that place, or one
-    that Headway does not compute, and for another kind that is to be quantised.
+    `Filler`, any other an `Embedder`. With `quantize` the weights of a language model have 16, 8
+    or 4 bits (`LanguageModel.quantize`). Raises UserError if there is no model at that place, or
+    one that Headway does not compute, and for another kind that is to be quantised.
     """
     opened = _load(path, device)
     if quantize is not None:
