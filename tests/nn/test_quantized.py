@@ -1,4 +1,4 @@
-"""Linear layers of 16, 8 and 4 bits: what is on the steps stays, the rest is near, joined is apart."""
+"""Linear layers of 16, 8 and 4 bits: what is on the steps stays, and the rest is near."""
 
 from __future__ import annotations
 
