@@ -126,8 +126,6 @@ def test_a_draft_is_told_of(
     assert found[0]["ids"] == found[1]["ids"] == found[2]["ids"]
     assert [each["guessed"] > 0 for each in found[::2]] == [False, True]
     assert 0 < found[2]["accepted"] <= found[2]["guessed"]
-    said = cli("generate", place("llama"), "--prompt", "a", "--draft", place("bert"))
-    assert "does not continue text" in said.error
     weights = place("gpt2") / "model.safetensors"
     words = ("generate", place("llama"), "--prompt", "a", "--draft", place("gpt2"))
     assert cli(*words, "--json", weights).code != 0

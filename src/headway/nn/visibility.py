@@ -178,7 +178,7 @@ class Visibility:
 
     def mask(self, T: int, S: int, device: torch.device) -> Tensor | None:
         """(B or 1, 1, T, S) boolean, True = may look; None if everything may."""
-        if not self.rules or (T == 1 and self.is_causal_only):
+        if not self.rules:
             return None
         key = torch.arange(S, device=device)[None]  # (1, S)
         if self.at is not None:
@@ -225,6 +225,8 @@ class Visibility:
         query that may look at nothing has no -inf, so that its softmax and gradients are finite;
         its output is multiplied by the 0. None if everything may be looked at.
         """
+        if T == 1 and self.is_causal_only:
+            return None  # the last comes after all
         # what is made in inference mode cannot be used in a graph afterwards
         place = (T, S, str(device), torch.is_inference_mode_enabled())
         if place not in self._made:
