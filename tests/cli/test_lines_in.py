@@ -24,7 +24,7 @@ class Asked:
     def __init__(self) -> None:
         self.texts: list[Any] = []
         self.labels: list[str] | None = ["a", "b"]
-        self.tokenizer = self
+        self.tokenizer, self.rounding = self, None
 
     def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         return (([], []) for _ in texts)
