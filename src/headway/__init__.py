@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headway.base.errors import UserError
     from headway.runs.compare import compare
     from headway.runs.export import export
-    from headway.runs.language_model import Sampling
+    from headway.runs.generated import Sampling
     from headway.runs.open_model import load
     from headway.runs.prompting import prompt
     from headway.runs.train import train
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "UserError": "headway.base.errors",
     "compare": "headway.runs.compare",
-    "Sampling": "headway.runs.language_model",
+    "Sampling": "headway.runs.generated",
     "export": "headway.runs.export",
     "load": "headway.runs.open_model",
     "prompt": "headway.runs.prompting",

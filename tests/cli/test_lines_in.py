@@ -24,7 +24,7 @@ class Asked:
     def __init__(self) -> None:
         self.texts: list[Any] = []
         self.labels: list[str] | None = ["a", "b"]
-        self.tokenizer = self
+        self.tokenizer, self.rounding = self, None
 
     def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         return (([], []) for _ in texts)
@@ -47,7 +47,7 @@ class Asked:
         self.texts += texts
         return [Filled(text, []) for text in texts]
 
-    def generate(self, prompts: Sequence[str], *_: Any) -> list[Generated]:
+    def generate(self, prompts: Sequence[str], *_: Any, **__: Any) -> list[Generated]:
         self.texts += prompts
         return [Generated("!", [], "end", 0.0) for _ in prompts]
 

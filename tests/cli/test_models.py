@@ -114,3 +114,18 @@ def test_embed_writes_a_vector_a_text(
         torch.testing.assert_close(torch.tensor(vector), mean / mean.norm(), atol=1e-5, rtol=1e-4)
     ranked = cli("embed", place(name), "--query", texts[1], stdin=stdin).out.decode()
     assert ranked.splitlines()[0] == f"1.0000\t{texts[1]}"
+
+
+def test_a_draft_is_told_of(
+    place: Callable[[str], Path], cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    out, found = tmp_path / "out.json", []
+    for more in ([], ["--draft", "lookup"], ["--draft", place("llama")]):
+        words = ("generate", place("llama"), "--prompt", PROMPT, "--greedy", *more)
+        found.append(written(cli(*words, "--max-new-tokens", 20, "--json", out), out))
+    assert found[0]["ids"] == found[1]["ids"] == found[2]["ids"]
+    assert [each["guessed"] > 0 for each in found[::2]] == [False, True]
+    assert 0 < found[2]["accepted"] <= found[2]["guessed"]
+    weights = place("gpt2") / "model.safetensors"
+    words = ("generate", place("llama"), "--prompt", "a", "--draft", place("gpt2"))
+    assert cli(*words, "--json", weights).code != 0

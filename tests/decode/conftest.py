@@ -6,6 +6,7 @@ import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
@@ -100,5 +101,91 @@ def toy() -> Callable[..., Toy]:
 
     def make(logits: Logits | None = None, **settings: float) -> Toy:
         return Toy(logits or random_logits(**settings))  # type: ignore[arg-type]
+
+    return make
+
+
+class Seats:
+    """Texts that come and go, as plain lists; it refuses what has no room."""
+
+    def __init__(self, rows: int, places: int) -> None:
+        self.rows, self.places = rows, places
+        self.lengths: list[int] = []
+        self.texts: list[list[int]] = []
+
+    def add(self, n: int) -> None:
+        self.lengths += [0] * n
+        self.texts += [[] for _ in range(n)]
+        assert len(self.lengths) <= self.rows
+
+    def move(self, source: int, target: int) -> None:
+        self.lengths[target] = self.lengths[source]
+        self.texts[target] = list(self.texts[source])
+
+    def drop(self) -> None:
+        self.lengths.pop()
+        self.texts.pop()
+
+    def rewind(self, row: int, length: int) -> None:
+        assert 0 <= length <= self.lengths[row]
+        self.lengths[row] = length
+
+    def resize(self, rows: int, places: int) -> None:
+        assert len(self.lengths) <= rows
+        assert max(self.lengths, default=0) <= places
+        self.rows, self.places = rows, places
+
+    def part(self, begin: int, end: int) -> tuple[Seats, int, int]:
+        assert 0 <= begin < end <= len(self.lengths)
+        return self, begin, end
+
+    def take(self, row: int, token: int) -> tuple[int, ...]:
+        self.texts[row][self.lengths[row] :] = [token]
+        self.lengths[row] += 1
+        assert self.lengths[row] <= self.places
+        return tuple(self.texts[row])
+
+
+@dataclass
+class Serving:
+    """`logits(0, text)` (V,) is what the model says after a text, of which it is given all."""
+
+    logits: Logits
+    n_tokens: int
+    read_sizes: list[tuple[int, int]] = field(default_factory=list)
+    step_sizes: list[tuple[int, int]] = field(default_factory=list)
+    made: list[Seats] = field(default_factory=list)
+
+    def slots(self, rows: int, places: int) -> Seats:
+        self.made.append(Seats(rows, places))
+        return self.made[-1]
+
+    def read(self, ids: Tensor, part: tuple[Seats, int, int]) -> tuple[Tensor, Any]:
+        slots, begin, end = part
+        assert ids.shape[0] == end - begin
+        self.read_sizes.append((ids.shape[0], ids.shape[1]))
+        for row, tokens in enumerate(ids.tolist(), start=begin):
+            for token in tokens:
+                slots.take(row, token)
+        return ids, part
+
+    def step(self, ids: Tensor, part: tuple[Seats, int, int]) -> tuple[Tensor, Any]:
+        slots, begin, end = part
+        assert ids.shape[0] == end - begin
+        self.step_sizes.append((ids.shape[0], ids.shape[1]))
+        rows = [
+            torch.stack([self.logits(0, slots.take(row, token)) for token in tokens])
+            for row, tokens in enumerate(ids.tolist(), start=begin)
+        ]
+        return torch.stack(rows), part
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[..., Serving]:
+    """Makes a toy model that serves: from a function of (0, text), or random."""
+
+    def make(logits: Logits | None = None, *, n_tokens: int = 9, **settings: float) -> Serving:
+        known = logits or random_logits(n_tokens, **settings)  # type: ignore[arg-type]
+        return Serving(known, n_tokens)
 
     return make

@@ -73,7 +73,7 @@ REQUESTS = [
 
 
 def test_it_is_the_product_of_conditionals(model: LanguageModel) -> None:
-    rows = encode_requests(model.tokenizer, REQUESTS, model._opening)
+    rows = encode_requests(model.tokenizer, REQUESTS, model.tokenizer.opening)
     found = model.log_likelihoods(REQUESTS)
     assert [each.log_prob for each in found] == pytest.approx(
         [by_hand(model, *row) for row in rows], abs=1e-4
@@ -84,7 +84,7 @@ def test_it_is_the_product_of_conditionals(model: LanguageModel) -> None:
 def test_blanks_before_a_continuation_are_a_part_of_it(model: LanguageModel) -> None:
     apart, moved = model.log_likelihoods([("a ", "big"), ("a", " big")])
     assert apart == moved
-    (row,) = encode_requests(model.tokenizer, [("a ", "big")], model._opening)
+    (row,) = encode_requests(model.tokenizer, [("a ", "big")], model.tokenizer.opening)
     assert model.tokenizer.pieces(row.continuation) == ["▁bi", "g"]
 
 
@@ -136,7 +136,8 @@ def test_what_all_begin_with_is_read_once(
     examples = "one: 1, two: 2, three: 3, "
     requests = [(examples + word, ": 45") for word in ("four", "five", "a")]
     wanted = [
-        by_hand(model, *row) for row in encode_requests(model.tokenizer, requests, model._opening)
+        by_hand(model, *row)
+        for row in encode_requests(model.tokenizer, requests, model.tokenizer.opening)
     ]
     sizes = count_read(model, monkeypatch)
     found = model.log_likelihoods(requests)
@@ -169,7 +170,7 @@ def test_a_long_context_loses_its_beginning(model: LanguageModel) -> None:
     long = "".join(chr(97 + place % 26) for place in range(80))
     with pytest.warns(UserWarning, match="request 2 has more tokens than the 48"):
         found = model.log_likelihoods([("a", "xyz"), (long, "xyz")])
-    (row,) = encode_requests(model.tokenizer, [(long, "xyz")], model._opening)
+    (row,) = encode_requests(model.tokenizer, [(long, "xyz")], model.tokenizer.opening)
     kept = row.context[-(CONTEXT + 1 - 3) :]
     assert found[1].log_prob == pytest.approx(by_hand(model, kept, row.continuation), abs=1e-4)
 
@@ -193,7 +194,7 @@ def test_each_token_of_a_text_is_scored_once(model: LanguageModel, n: int) -> No
     assert all(len(row.read()) == CONTEXT for row in rows[1:])
     assert found.tokens == n
     if n <= CONTEXT:
-        wanted = by_hand(model, [model._opening()], ids)
+        wanted = by_hand(model, [model.tokenizer.opening()], ids)
         assert found.log_prob == pytest.approx(wanted, abs=1e-4)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, cast
 
 import typer
 
 from headway.base.errors import UserError
+from headway.base.progress import say
 from headway.cli.options import (
     STDIN,
     Device,
@@ -62,6 +64,20 @@ def generate(  # long: its options
     seed: Annotated[
         int | None, typer.Option(min=0, help="Another seed draws other tokens; 1.")
     ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="Round the weights to bfloat16, int8 or int4: faster on a CPU."
+        ),
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A smaller model of the same vocabulary, to guess ahead; "
+            "`lookup` guesses from what the text says already.",
+        ),
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
@@ -69,12 +85,16 @@ def generate(  # long: its options
 
     The text appears as it comes; of several prompts each when all are done. The file of --json has
     `text` and `ids` of the new part, its `log_prob`, and the `reason` why it ended: "end", "stop"
-    or "limit"; of several prompts it has a list of that.
+    or "limit"; of several prompts it has a list of that. With --draft the text is the same, or as
+    likely where tokens are drawn, in fewer steps; how many tokens were `guessed`, and how many
+    `accepted`, is in the file too.
 
     Example: headway generate model.gguf --chat --prompt "Name three rivers."
     """
-    refuse_inputs(json, model, STDIN)
-    from headway.runs.language_model import Sampling
+    smaller = None if draft is None or draft == "lookup" else Path(draft)
+    refuse_inputs(json, model, smaller, STDIN)
+    from headway.runs.generated import Sampling
+    from headway.runs.language_model import Drafting
     from headway.runs.open_model import open_language_model
 
     if system is not None and not chat:
@@ -91,7 +111,12 @@ def generate(  # long: its options
     given = prompt or ["\n".join(stdin_lines())]
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
-    opened = open_language_model(model, device=device)
+    opened = open_language_model(model, device=device, quantize=cast(Any, quantize))
+    if opened.rounding is not None:
+        say(f"{quantize}: {opened.rounding}")
+    guesses: Drafting | None = "lookup" if draft == "lookup" else None
+    if smaller is not None:
+        guesses = open_language_model(smaller, device=device, quantize=cast(Any, quantize))
     sampling = Sampling(
         max_new_tokens=max_new_tokens,
         repetition_penalty=repetition_penalty,
@@ -109,9 +134,9 @@ def generate(  # long: its options
         print(begins[0], end="", flush=True)
     on_text = show if len(given) == 1 else None
     found = (
-        opened.answers(talks, sampling, on_text)
+        opened.answers(talks, sampling, on_text, draft=guesses)
         if chat
-        else opened.generate(given, sampling, on_text)
+        else opened.generate(given, sampling, on_text, draft=guesses)
     )
     if len(given) == 1:
         print()

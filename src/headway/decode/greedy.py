@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from headway.decode.repetition import Repetition
 from headway.decode.steps import (
     NEVER,
     Hypothesis,
     S,
     Steps,
     check_limits,
-    first_ids,
     home,
     next_log_probs,
     to_host,
     upload,
-    without,
 )
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From logits or log-probabilities (N, V), the rows (N,) they are of and the step: ids (N,)."""
-Until = Callable[[int, int], bool]
-"""Told of each row's next token as it comes; True ends the row there."""
+"""From log-probabilities (N, V), the rows (N,) they are of and the step: ids (N,)."""
 
 
 def greedy(
@@ -33,21 +28,17 @@ def greedy(
     state: S,
     *,
     rows: int,
-    bos: int | Sequence[int],
-    eos: int | Collection[int],
+    bos: int,
+    eos: int,
     limits: Sequence[int],
     banned: Sequence[int] = (),
-    repetition: Repetition | None = None,
-    until: Until | None = None,
 ) -> list[Hypothesis]:
     """Take the likeliest token at each step, for each of the `rows` of `state`.
 
-    `bos` is what the first step is given: one id for all rows, or one a row, the last of a prompt.
-    Any of `eos` ends a row, and so does `until`, by what it says of a token. `limits` has the most
-    tokens of each row, eos included; a row of limit 0 gives an empty hypothesis. Tokens in `banned`
-    are never taken; `repetition` makes those that came before less likely. What a row gives does
-    not depend on the rows beside it. Raises UserError for a negative limit or a model whose output
-    is not a number.
+    `bos` is what the first step is given, `eos` ends a row. `limits` has the most tokens of each
+    row, eos included; a row of limit 0 gives an empty hypothesis. Tokens in `banned` are never
+    taken. What a row gives does not depend on the rows beside it. Raises UserError for a negative
+    limit or a model whose output is not a number.
     """
     check_limits(rows, limits)
     return follow(
@@ -57,8 +48,6 @@ def greedy(
         bos=bos,
         eos=eos,
         banned=banned,
-        repetition=repetition,
-        until=until,
         choose=lambda logits, _rows, _step: logits.argmax(dim=-1),
     )
 
@@ -69,14 +58,12 @@ def follow(
     state: S,
     *,
     limits: Sequence[int],
-    bos: int | Sequence[int],
-    eos: int | Collection[int],
+    bos: int,
+    eos: int,
     banned: Sequence[int],
     choose: Choose,
-    repetition: Repetition | None = None,
-    until: Until | None = None,
 ) -> list[Hypothesis]:
-    """Extend one path a row by what `choose` picks, until eos, `until` or the row's limit.
+    """Extend one path a row by what `choose` picks, until eos or the row's limit.
 
     Rows that are done leave the batch, so that the others do not pay for them.
     """
@@ -86,16 +73,11 @@ def follow(
     where = upload(torch.tensor(rows, dtype=torch.int64), device)  # (N,): the row of each entry
     if 0 < len(rows) < len(limits):
         state = state.select(where)
-    ends = {eos} if isinstance(eos, int) else eos
-    ids, step = upload(first_ids(bos, rows), device), 0  # (N, 1)
+    ids, step = upload(torch.full((len(rows), 1), bos), device), 0  # (N, 1)
     while rows:
         logits, state = model.step(ids, state)
         log_probs = next_log_probs(logits, banned)
-        if repetition is None:
-            chosen = choose(log_probs, where, step)[:, None]  # (N, 1)
-        else:
-            weakened = without(repetition.weaken(logits[:, -1].float(), where), banned)
-            chosen = repetition.add(choose(weakened, where, step), where)[:, None]
+        chosen = choose(log_probs, where, step)[:, None]  # (N, 1)
         values, tokens = to_host(log_probs.gather(1, chosen), chosen)
         step, keep = step + 1, list[int]()
         picked = zip(rows, values[:, 0].tolist(), tokens[:, 0].tolist(), strict=True)
@@ -103,11 +85,11 @@ def follow(
             if value == NEVER:
                 continue
             totals[row] += value
-            if token in ends:
+            if token == eos:
                 ended[row] = True
                 continue
             paths[row].append(token)
-            if not (until is not None and until(row, token)) and step < limits[row]:
+            if step < limits[row]:
                 keep.append(place)
         ids, rows = chosen, [rows[place] for place in keep]
         if 0 < len(keep) < len(chosen):

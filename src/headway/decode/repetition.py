@@ -13,12 +13,12 @@ from headway.base.errors import UserError
 class Repetition:
     """A penalty above 1 on tokens that the prompt or the text so far has (Keskar et al., 2019).
 
-    A positive logit is divided by it, a negative one multiplied (section 4.1). `prompts` has the
-    ids of each row's prompt. Raises UserError for a penalty outside 0.01..100.
+    A positive logit is divided by it, a negative one multiplied (section 4.1). Raises UserError for
+    a penalty outside 0.01..100.
     """
 
     def __init__(
-        self, penalty: float, prompts: Sequence[Sequence[int]], n_tokens: int, device: torch.device
+        self, penalty: float, prompt: Sequence[int], n_tokens: int, device: torch.device
     ) -> None:
         if not 0.01 <= penalty <= 100:
             raise UserError(
@@ -27,16 +27,14 @@ class Repetition:
                 todo="from 0.01 to 100; 1 changes nothing",
             )
         self.penalty = penalty
-        self.seen = torch.zeros(len(prompts), n_tokens, dtype=torch.bool, device=device)
-        for row, ids in enumerate(prompts):
-            self.seen[row, torch.tensor(list(ids), dtype=torch.int64, device=device)] = True
+        self.seen = torch.zeros(n_tokens, dtype=torch.bool, device=device)
+        self.seen[torch.tensor(list(prompt), dtype=torch.int64, device=device)] = True
 
-    def weaken(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """Logits (N, V) of the rows (N,), weakened where the token was seen."""
+    def weaken(self, logits: Tensor) -> Tensor:
+        """Logits (N, V), weakened where the token was seen."""
         weaker = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
-        return torch.where(self.seen[rows], weaker, logits)
+        return torch.where(self.seen, weaker, logits)
 
-    def add(self, tokens: Tensor, rows: Tensor) -> Tensor:
-        """The rows (N,) have said these tokens (N,), which are given back."""
-        self.seen[rows, tokens] = True
-        return tokens
+    def add(self, token: int) -> None:
+        """This token was said."""
+        self.seen[token] = True

@@ -2,15 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from headway.base.errors import UserError
-from headway.decode.greedy import Until, follow
-from headway.decode.repetition import Repetition
+from headway.decode.greedy import follow
 from headway.decode.steps import NEVER, Hypothesis, S, Steps, check_limits, home, upload
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What is drawn from: the model's distribution, reshaped.
+
+    `top_k` (0: off), `temperature`, then `top_p` (1: off) and `min_p` (0: off). Raises UserError
+    for a temperature outside 1e-6..1e6, a negative `top_k`, a `top_p` outside (0, 1] or a `min_p`
+    outside [0, 1].
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Beyond these float32 has no room for the quotients.
+        if not 1e-6 <= self.temperature <= 1e6:
+            raise UserError(
+                f"cannot sample at temperature {self.temperature}",
+                where="temperature",
+                todo="from 1e-6 to 1e6; for what 0 would mean, decode greedily",
+            )
+        if self.top_k < 0:
+            raise UserError(f"cannot keep {self.top_k} tokens", where="top_k", todo="0 keeps all")
+        if not 0 < self.top_p <= 1:
+            raise UserError(
+                f"{self.top_p} is no share of 1", where="top_p", todo="above 0, at most 1"
+            )
+        if not 0 <= self.min_p <= 1:
+            raise UserError(
+                f"{self.min_p} is no share of 1", where="min_p", todo="from 0, which is off"
+            )
+
+    def reshaped(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (N, V) -> those that are drawn from, and of which tokens they are: (N, k) each."""
+        logits, ids = largest(logits, self.top_k)
+        logits = with_top_p(with_temperature(logits, self.temperature), self.top_p)
+        return with_min_p(logits, self.min_p), ids
+
+    def choose(self, logits: Tensor, draws: Tensor) -> Tensor:
+        """The tokens (N,) that draws (N,) in [0, 1) fall on."""
+        logits, ids = self.reshaped(logits)
+        return ids.gather(1, pick(logits, draws)[:, None])[:, 0]
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """What each token is drawn with: logits (N, V) -> (N, V)."""
+        kept, ids = self.reshaped(logits)
+        return torch.zeros_like(logits).scatter(1, ids, kept.softmax(dim=-1))
 
 
 def sample(
@@ -18,36 +68,30 @@ def sample(
     state: S,
     *,
     seeds: Sequence[int],
-    bos: int | Sequence[int],
-    eos: int | Collection[int],
+    bos: int,
+    eos: int,
     limits: Sequence[int],
     banned: Sequence[int] = (),
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
     min_p: float = 0.0,
-    repetition: Repetition | None = None,
-    until: Until | None = None,
 ) -> list[Hypothesis]:
     """Draw one continuation for each row of `state`; row i depends on `seeds[i]`, not on others.
 
-    `top_k` (0: off), `temperature`, then `top_p` (1: off) and `min_p` (0: off) reshape what is
-    drawn from; the `log_prob` that comes back is the model's own. The rest as in `greedy`.
-    Raises UserError for a seed outside 0..2**63-1, a temperature outside 1e-6..1e6, a negative
-    `top_k`, a `top_p` outside (0, 1], a `min_p` outside [0, 1], a negative limit, or a model whose
-    output is not a number.
+    What is drawn from is a `Draw` of these settings; the `log_prob` that comes back is the model's
+    own. The rest as in `greedy`. Raises UserError as `Draw` does, and for a seed outside
+    0..2**63-1, a negative limit, or a model whose output is not a number.
     """
     check_limits(len(seeds), limits)
-    _check(seeds, temperature, top_k, top_p)
-    if not 0 <= min_p <= 1:
-        raise UserError(f"{min_p} is no share of 1", where="min_p", todo="from 0, which is off")
-    draws = upload(_draws(seeds, limits), home(model))  # (rows, steps)
+    draw = Draw(temperature, top_k, top_p, min_p)
+    draws = torch.zeros(len(seeds), max(limits, default=0))  # (rows, steps)
+    for row, (seed, limit) in enumerate(zip(seeds, limits, strict=True)):
+        draws[row, :limit] = torch.rand(limit, generator=stream(seed))
+    draws = upload(draws, home(model))
 
     def choose(log_probs: Tensor, rows: Tensor, step: int) -> Tensor:
-        logits, ids = largest(log_probs, top_k)
-        logits = with_top_p(with_temperature(logits, temperature), top_p)
-        logits = with_min_p(logits, min_p)
-        return ids.gather(1, pick(logits, draws[rows, step])[:, None])[:, 0]  # (N,)
+        return draw.choose(log_probs, draws[rows, step])
 
     return follow(
         model,
@@ -57,8 +101,6 @@ def sample(
         eos=eos,
         banned=banned,
         choose=choose,
-        repetition=repetition,
-        until=until,
     )
 
 
@@ -121,30 +163,11 @@ def pick(logits: Tensor, draws: Tensor) -> Tensor:
     return torch.where(probs[:, 0].isnan(), logits.argmax(dim=-1), picked)
 
 
-def _draws(seeds: Sequence[int], limits: Sequence[int]) -> Tensor:
-    """Uniform numbers (rows, steps) in [0, 1): each row from a generator of its own.
+def stream(seed: int) -> torch.Generator:
+    """Random numbers of a row's own. Raises UserError for a seed outside 0..2**63-1.
 
     They are made on the CPU, so that a seed means the same on every device.
     """
-    draws = torch.zeros(len(seeds), max(limits, default=0))
-    for row, (seed, limit) in enumerate(zip(seeds, limits, strict=True)):
-        generator = torch.Generator().manual_seed(seed)
-        draws[row, :limit] = torch.rand(limit, generator=generator)
-    return draws
-
-
-def _check(seeds: Sequence[int], temperature: float, top_k: int, top_p: float) -> None:
-    for seed in seeds:
-        if not 0 <= seed < 2**63:
-            raise UserError(f"{seed} is no seed", where="seeds", todo="from 0 to 2**63 - 1")
-    # Beyond these float32 has no room for the quotients.
-    if not 1e-6 <= temperature <= 1e6:
-        raise UserError(
-            f"cannot sample at temperature {temperature}",
-            where="temperature",
-            todo="from 1e-6 to 1e6; for what 0 would mean, decode greedily",
-        )
-    if top_k < 0:
-        raise UserError(f"cannot keep {top_k} tokens", where="top_k", todo="0 keeps all")
-    if not 0 < top_p <= 1:
-        raise UserError(f"{top_p} is no share of 1", where="top_p", todo="above 0, at most 1")
+    if not 0 <= seed < 2**63:
+        raise UserError(f"{seed} is no seed", where="seeds", todo="from 0 to 2**63 - 1")
+    return torch.Generator().manual_seed(seed)

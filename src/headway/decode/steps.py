@@ -59,6 +59,56 @@ class Hypothesis:
     ended: bool
 
 
+class Slots(Protocol):
+    """What a model remembers of texts that come and go, each in a row of its own.
+
+    Unlike a `State` it is no value: it changes in place, so that no text is copied because another
+    one comes. There is room for `rows` texts of `places` tokens.
+    """
+
+    rows: int
+    places: int
+    lengths: list[int]  # how many tokens of each text were read
+
+    def add(self, n: int, /) -> None:
+        """`n` more texts, of which nothing was read yet."""
+
+    def move(self, source: int, target: int, /) -> None:
+        """The text of row `source` takes the place of that of row `target`."""
+
+    def drop(self) -> None:
+        """The text of the last row goes."""
+
+    def rewind(self, row: int, length: int, /) -> None:
+        """Of that text only so many tokens were read."""
+
+    def resize(self, rows: int, places: int, /) -> None:
+        """Room for other numbers."""
+
+    def part(self, begin: int, end: int, /) -> Any:
+        """The texts of these rows, for the model to go on with."""
+
+
+class Serves(Protocol):
+    """A model that continues texts which come and go."""
+
+    @property
+    def n_tokens(self) -> int:
+        """V: how many tokens there are."""
+
+    def slots(self, rows: int, places: int, /) -> Slots:
+        """Room for so many texts of so many tokens, none yet."""
+        ...
+
+    def read(self, ids: Tensor, part: Any, /) -> tuple[Tensor, Any]:
+        """Read the next ids (N, T) of some texts; what it gives is of no matter."""
+        ...
+
+    def step(self, ids: Tensor, part: Any, /) -> tuple[Tensor, Any]:
+        """Read the next ids (N, T) of some texts: logits (N, T, V) of what follows each."""
+        ...
+
+
 def check_limits(rows: int, limits: Sequence[int]) -> None:
     """Raise unless there is one limit, at least 0, for each of the rows."""
     if len(limits) != rows:
@@ -77,7 +127,7 @@ def length_divisor(n: int, length_penalty: float) -> float:
     return float(((5 + n) / 6) ** length_penalty)
 
 
-def home(model: Steps[Any]) -> torch.device:
+def home(model: object) -> torch.device:
     """Where ids for `model` belong: with its first parameter; on the CPU if it has none."""
     parameters = getattr(model, "parameters", None)
     first: Tensor | None = next(iter(parameters()), None) if parameters else None
@@ -95,20 +145,10 @@ def next_log_probs(logits: Tensor, banned: Sequence[int]) -> Tensor:
     Banned tokens get -inf after the softmax, not before: the others keep the model's values, so
     that a hypothesis can be checked with a forward pass that knows no bans.
     """
-    return without(logits[:, -1].float().log_softmax(dim=-1), banned)
-
-
-def without(scores: Tensor, banned: Sequence[int]) -> Tensor:
-    """Scores (N, V), changed in place: those of banned tokens are -inf."""
+    log_probs = logits[:, -1].float().log_softmax(dim=-1)
     for token in banned:
-        scores[:, token] = NEVER
-    return scores
-
-
-def first_ids(bos: int | Sequence[int], rows: Sequence[int]) -> Tensor:
-    """What the first step of each of the rows is given (N, 1): one id for all, or one a row."""
-    first = [bos if isinstance(bos, int) else bos[row] for row in rows]
-    return torch.tensor(first, dtype=torch.int64)[:, None]
+        log_probs[:, token] = NEVER
+    return log_probs
 
 
 def to_host(log_probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,12 +156,22 @@ def to_host(log_probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
 
     Raises UserError for a log-probability that is not a number.
     """
-    packed = torch.stack([log_probs.view(torch.int32), ids.to(torch.int32)]).cpu()
-    values = packed[0].view(torch.float32)
+    values, tokens = fetched(log_probs, ids)
     if values.isnan().any():
-        raise UserError(
-            "the model's output is not a number",
-            where="decoding",
-            todo="its weights are damaged or its training diverged: use an earlier checkpoint",
-        )
-    return values, packed[1].long()
+        raise not_a_number()
+    return values, tokens
+
+
+def fetched(log_probs: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """`to_host` without a look at the values."""
+    packed = torch.stack([log_probs.view(torch.int32), ids.to(torch.int32)]).cpu()
+    return packed[0].view(torch.float32), packed[1].long()
+
+
+def not_a_number() -> UserError:
+    """What to say of a log-probability that is none."""
+    return UserError(
+        "the model's output is not a number",
+        where="decoding",
+        todo="its weights are damaged or its training diverged: use an earlier checkpoint",
+    )

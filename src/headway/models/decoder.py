@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from headway.models.embedding import Embedding
 from headway.nn.dropout import Noise
-from headway.nn.stack import Cache, Stack, row_positions
+from headway.nn.slots import Part, Slots
+from headway.nn.stack import Cache, Remembered, Stack, row_positions
 from headway.nn.visibility import Visibility, causal, documents, padding
 from headway.settings.model import DecoderSettings
 
@@ -27,6 +28,10 @@ class DecoderState(NamedTuple):
         """The texts `rows` (M,), in that order."""
         past = self.past.select(rows) if self.past is not None else None
         return DecoderState(past, self.real[rows])
+
+
+Going = TypeVar("Going", DecoderState, Part)
+"""Texts that go on: of a batch that is a value, or some rows of a cache that changes in place."""
 
 
 class Decoder(nn.Module):
@@ -88,13 +93,21 @@ class Decoder(nn.Module):
         _, past = self._advance(ids, row_positions(real), visibility, None, None)
         return DecoderState(past, real)
 
-    def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def slots(self, rows: int, places: int) -> Slots:
+        """A cache for at most `rows` texts of at most `places` tokens; there are none yet."""
+        return Slots(len(self.stack.layers), rows, places)
+
+    def step(self, ids: Tensor, state: Going) -> tuple[Tensor, Going]:
         """Ids (N, T) after the state -> logits (N, T, V) and the state after them."""
         hidden, after = self.read(ids, state)
         return self.head(hidden), after
 
-    def read(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+    def read(self, ids: Tensor, state: Going) -> tuple[Tensor, Going]:
         """Ids (N, T) after the state -> hidden (N, T, D), as of `hidden`, and the state after."""
+        if isinstance(state, Part):
+            ahead = state.ahead(ids.shape[1], ids.device)
+            hidden, _ = self._advance(ids, ahead.positions, ahead.visibility, ahead, None)
+            return hidden, state.after(ids.shape[1])
         real = torch.cat((state.real, torch.ones_like(ids, dtype=torch.bool)), dim=1)
         positions = row_positions(real)[:, -ids.shape[1] :]
         hidden, past = self._advance(ids, positions, causal() & padding(real), state.past, None)
@@ -105,14 +118,14 @@ class Decoder(nn.Module):
         ids: Tensor,
         positions: Tensor,
         visibility: Visibility,
-        past: Cache | None,
+        past: Remembered | None,
         noise: Noise | None,
     ) -> tuple[Tensor, Cache]:
         entered = self.embedding(ids, positions, noise)
-        hidden, past = self.stack(
+        hidden, now = self.stack(
             entered, visibility=visibility, positions=positions, past=past, noise=noise
         )
-        return hidden, past
+        return hidden, now
 
 
 def _since_change(numbers: Tensor) -> Tensor:

@@ -51,6 +51,8 @@ def attend(
     if implementation == "auto":
         look = on_weights is not None or not isinstance(score, DotScore)
         implementation = "reference" if look else choose(query, key, visibility)
+    if implementation in _LAST_ONLY and visibility.at is not None:
+        raise ValueError(f"'{implementation}' takes the queries for the last keys; use 'fused'")
     if implementation in _WITHOUT_WEIGHTS:
         if on_weights is not None:
             raise ValueError(f"'{implementation}' never holds the weights; use 'reference'")
@@ -70,11 +72,14 @@ def choose(
 ) -> Literal["reference", "fused", "banded"]:
     """The fastest one for these shapes on this device."""
     T, S = query.shape[2], key.shape[2]
-    if T > 1 and visibility.window is not None and BAND_CROSSING * sum(visibility.window) <= S:
+    window = visibility.window if visibility.at is None else None
+    if T > 1 and window is not None and BAND_CROSSING * sum(window) <= S:
         return "banded"
     if query.device.type != "cpu":
         return "fused"
     trains = torch.is_grad_enabled() and query.requires_grad
+    if len(query) == T == 1 and not trains and key.dtype == torch.float32:
+        return "fused"  # one call in place of several
     crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
     crossing = crossings.get(key.dtype, crossings[torch.float32])
     return "fused" if crossing <= T * S else "reference"
@@ -127,6 +132,7 @@ def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -
     return banded(query, key, value, visibility)
 
 
+_LAST_ONLY = ("blockwise", "banded")
 _WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {
     "fused": _fused,
     "blockwise": blockwise,

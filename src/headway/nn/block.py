@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from headway.nn.attention import Attention, KeyValue
+from headway.nn.attention import Attention, KeyValue, Past
 from headway.nn.dropout import Dropout, Noise
 from headway.nn.feed_forward import make_feed_forward
 from headway.nn.norm import make_norm
@@ -69,7 +69,7 @@ class Block(nn.Module):
         visibility: Visibility,
         rotation: Rotation | None,
         memory: Memory | None,
-        past: KeyValue | None,
+        past: Past | None,
         noise: Noise | None,
     ) -> tuple[Tensor, KeyValue]:
         """(B, T, D) -> (B, T, D), and the keys and values of past and present.
@@ -77,11 +77,11 @@ class Block(nn.Module):
         The memory has B rows, or fewer that each serve as many neighbouring rows.
         """
         entered = self.around_attention.enter(hidden)
-        keys = self.attention.keys(entered, rotation)
+        query, keys = self.attention.own(entered, rotation)
         if past is not None:
             keys = past.append(keys)
         change = self.attention(
-            entered, keys, visibility=visibility, rotation=rotation, noise=noise
+            entered, keys, query=query, visibility=visibility, rotation=rotation, noise=noise
         )
         hidden = self.around_attention.leave(hidden, change, noise)
         if memory is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.nn.attention import Attention, KeyValue
+from headway.nn.attention import Attention, KeyValue, Past
 from headway.nn.block import Block, Memory
 from headway.nn.dropout import Noise
 from headway.nn.norm import make_norm
@@ -37,6 +37,14 @@ class Cache(NamedTuple):
     def select(self, rows: Tensor) -> Self:
         """The rows (N,) of the batch, in that order."""
         return self._replace(layers=tuple(layer.select(rows) for layer in self.layers))
+
+
+class Remembered(Protocol):
+    """What a stack can go on from."""
+
+    @property
+    def layers(self) -> Sequence[Past]:
+        """One entry a layer."""
 
 
 class Stack(nn.Module):
@@ -83,7 +91,7 @@ class Stack(nn.Module):
         visibility: Visibility,
         positions: Tensor,
         memory: Sequence[Memory] | None = None,
-        past: Cache | None = None,
+        past: Remembered | None = None,
         noise: Noise | None = None,
     ) -> tuple[Tensor, Cache]:
         """(B, T, D) at absolute `positions` (T,) or (B, T) -> (B, T, D), and past plus present.

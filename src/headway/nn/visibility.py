@@ -3,7 +3,7 @@
 A mask is boolean, True = may look. Rules combine as booleans and become numbers once, in
 `Visibility.bias`; so no two large negative numbers are ever added. Positions are absolute: the T
 queries are the last T of the S keys, which holds in training (T = S), with a cache (T = 1) and in
-chunks alike.
+chunks alike; or they stand where `Visibility.at` says, in texts of unlike lengths.
 """
 
 from __future__ import annotations
@@ -123,21 +123,23 @@ class Documents(_Anywhere):
 class Visibility:
     """A combination of rules; without any, every query sees every key.
 
-    Its masks are made once for each shape and shared by all layers that are given this value.
+    `at` (B, T) are the positions of each row's queries, where these are not the last T keys. Masks
+    are made once for each shape and shared by all layers that are given this value.
     """
 
     rules: tuple[Rule, ...] = ()
+    at: Tensor | None = None
     _made: dict[tuple[int, int, str, bool], tuple[Tensor, Tensor]] = field(
         default_factory=dict, repr=False
     )
 
     def __and__(self, other: Self) -> Visibility:
-        return Visibility(self.rules + other.rules)
+        return Visibility(self.rules + other.rules, self.at if other.at is None else other.at)
 
     @property
     def is_causal_only(self) -> bool:
         """True if causality is the one rule, so that a kernel can do without a mask."""
-        return self.rules == (Causal(),)
+        return self.rules == (Causal(),) and self.at is None
 
     @property
     def is_causal(self) -> bool:
@@ -178,8 +180,10 @@ class Visibility:
         """(B or 1, 1, T, S) boolean, True = may look; None if everything may."""
         if not self.rules:
             return None
-        query = torch.arange(S - T, S, device=device)[:, None]  # (T, 1)
         key = torch.arange(S, device=device)[None]  # (1, S)
+        if self.at is not None:
+            return self.between(self.at[..., None], key).transpose(0, 1)  # (B, 1, T, S)
+        query = torch.arange(S - T, S, device=device)[:, None]  # (T, 1)
         return self.between(query, key).expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
 
     def between(self, query: Tensor, key: Tensor) -> Tensor:
@@ -221,6 +225,8 @@ class Visibility:
         query that may look at nothing has no -inf, so that its softmax and gradients are finite;
         its output is multiplied by the 0. None if everything may be looked at.
         """
+        if T == 1 and self.is_causal_only:
+            return None  # the last comes after all
         # what is made in inference mode cannot be used in a graph afterwards
         place = (T, S, str(device), torch.is_inference_mode_enabled())
         if place not in self._made:
@@ -239,9 +245,9 @@ def full() -> Visibility:
     return Visibility()
 
 
-def causal() -> Visibility:
-    """A query sees itself and what came before."""
-    return Visibility((Causal(),))
+def causal(at: Tensor | None = None) -> Visibility:
+    """A query sees itself and what came before; each row's may stand `at` (B, T)."""
+    return Visibility((Causal(),), at)
 
 
 def window(left: int, right: int) -> Visibility:

@@ -6,26 +6,54 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.decode.sampling import Draw
 from headway.decode.steps import Hypothesis
 from headway.tokens.text import TextTokenizer
 
-Reason = Literal["end", "stop", "limit"]
+Reason = Literal["end", "stop", "limit", "cancelled"]
 OnText = Callable[[int, str], None]
 """Told of each prompt's next piece of text as it becomes certain."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn; `temperature` 0 takes the likeliest.
+
+    `stop` are texts at which to stop; they are left out. `seed` is that of the first prompt, each
+    further one has the next.
+    """
+
+    max_new_tokens: int = 128
+    temperature: float = 0.8
+    top_k: int = 0
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()
+    seed: int = 1
+
+    def draw(self) -> Draw | None:
+        """What is drawn from; None for the likeliest. Raises UserError as `Draw` does."""
+        if self.temperature == 0:
+            return None
+        return Draw(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
 @dataclass(frozen=True)
 class Generated:
     """What a prompt was continued by: text and ids of the new part, and why it stopped.
 
-    `reason` is "end" (by an end token), "stop" (at a stop text) or "limit". `log_prob` is the
-    model's own, of all the ids and the end.
+    `reason` is "end" (by an end token), "stop" (at a stop text), "limit" or "cancelled". `log_prob`
+    is the model's own, of all the ids and the end. Of the tokens that a draft guessed so many were
+    `accepted`.
     """
 
     text: str
     ids: list[int]
     reason: Reason
     log_prob: float
+    guessed: int = 0
+    accepted: int = 0
 
 
 class Writer:
@@ -36,10 +64,9 @@ class Writer:
         tokenizer: TextTokenizer,
         last: int,
         stop: Sequence[str],
-        row: int,
-        on_text: OnText | None,
+        on_text: Callable[[str], object] | None,
     ) -> None:
-        self.tokenizer, self.last, self.stop, self.row = tokenizer, last, stop, row
+        self.tokenizer, self.last, self.stop = tokenizer, last, stop
         self.next, self.on_text = tokenizer.stream(last), on_text
         self.text, self.sent, self.stopped = "", 0, False
 
@@ -59,8 +86,14 @@ class Writer:
             self._send(len(self.text) - self._held_back())
         return self.stopped
 
-    def finish(self, hypothesis: Hypothesis) -> Generated:
-        """All of it: what was held back, and half a letter at the end, come out now."""
+    def finish(self, hypothesis: Hypothesis, *, cancelled: bool = False) -> Generated:
+        """All of it: what was held back, and half a letter at the end, come out now.
+
+        Of what was cancelled nothing more is sent.
+        """
+        if cancelled:
+            text = self.text[: self.sent]
+            return Generated(text, hypothesis.ids, "cancelled", hypothesis.log_prob)
         if not self.stopped:
             self.text = self.tokenizer.continuation(hypothesis.ids, self.last)
             self._send(len(self.text))
@@ -81,5 +114,5 @@ class Writer:
 
     def _send(self, end: int) -> None:
         if self.on_text is not None and end > self.sent:
-            self.on_text(self.row, self.text[self.sent : end])
+            self.on_text(self.text[self.sent : end])
         self.sent = max(self.sent, end)

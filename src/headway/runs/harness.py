@@ -9,7 +9,8 @@ from headway.base.errors import UserError, unknown
 from headway.base.optional import optional
 from headway.base.progress import ProgressBar
 from headway.base.showing import Table
-from headway.runs.language_model import LanguageModel, Sampling
+from headway.runs.generated import Sampling
+from headway.runs.language_model import LanguageModel
 
 _MOST_NEW = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")

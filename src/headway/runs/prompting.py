@@ -25,7 +25,8 @@ from headway.evaluate.prompting import (
     draw_examples,
 )
 from headway.lens.figures import Curves, Value, draw_panels
-from headway.runs.language_model import LanguageModel, Sampling
+from headway.runs.generated import Sampling
+from headway.runs.language_model import LanguageModel
 from headway.runs.open_model import open_language_model
 from headway.runs.prompt_tasks import PromptTask, file_task, glue_task
 

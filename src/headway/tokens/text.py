@@ -84,6 +84,20 @@ class TextTokenizer(Codec):
             )
         return self.roles.end
 
+    def opening(self) -> int:
+        """What stands before the first token where there is nothing else: the start, or an end.
+
+        Raises UserError if the tokeniser has neither.
+        """
+        opening = self.roles.bos if self.roles.bos is not None else self.roles.end
+        if opening is None:
+            raise UserError(
+                "there is nothing to read, and the tokeniser has no start symbol",
+                where="prompt",
+                todo="write the beginning of a text",
+            )
+        return opening
+
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts that a model is to continue, `bos` before them where it wants that."""
         return [self._first() + ids for ids in self.encode(texts)]

@@ -119,3 +119,21 @@ def check_fits(tokenizer: SideTokenizer | Codec, n_rows: int, where: str) -> Non
             where=where,
             todo="use the tokeniser that the model was trained with",
         )
+
+
+def check_same_tokens(tokenizer: Codec, draft: Codec) -> None:
+    """UserError unless the ids of a draft mean the same tokens: it guesses ids."""
+    ours, theirs = tokenizer.tokens(), draft.tokens()
+    if ours == theirs:
+        return
+    n = next(
+        (n for n, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), None
+    )
+    differs = f"{len(theirs):,} ids, not {len(ours):,}"
+    if n is not None:
+        differs = f"id {n} is {theirs[n]!r}, not {ours[n]!r}"
+    raise UserError(
+        f"the draft has another vocabulary than the model: {differs}",
+        where="draft",
+        todo="name a smaller model of the same family, or lookup",
+    )

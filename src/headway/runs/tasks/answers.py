@@ -19,7 +19,8 @@ from headway.data.tables import PartName
 from headway.evaluate.likelihood import Likelihood
 from headway.models.build import build_decoder
 from headway.models.decoder import Decoder
-from headway.runs.language_model import LanguageModel, Sampling
+from headway.runs.generated import Sampling
+from headway.runs.language_model import LanguageModel
 from headway.runs.tasks.base import Judgement, Material
 from headway.runs.tasks.ending import PASSAGES
 from headway.runs.tasks.held import HeldTask
@@ -147,7 +148,7 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
             batch = batches.batch(0, some).to(opened.device)
             hidden = opened.model.hidden(batch.ids)[batch.predicted]
             targets = batch.following[batch.predicted]
-            nll, right = token_statistics(hidden, head.weight, targets, head.bias)
+            nll, right = token_statistics(hidden, head, targets)
             found += Likelihood(float(nll.double().sum()), len(targets), int(right.sum()))
         record = {
             "nll": found.mean,

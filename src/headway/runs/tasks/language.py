@@ -27,7 +27,8 @@ from headway.runs.corpus import (
     shares_in,
     training_texts,
 )
-from headway.runs.language_model import LanguageModel, Sampling
+from headway.runs.generated import Sampling
+from headway.runs.language_model import LanguageModel
 from headway.runs.tasks.base import Judgement, Material
 from headway.runs.tasks.ending import PASSAGES
 from headway.runs.tasks.held import HeldTask
