@@ -30,7 +30,7 @@ from headway.settings.recipe import load_recipe
 BASE, WIDE, CHECKED = 64, 256, (64, 128, 256, 512)
 RATES = tuple(2.0**power for power in range(-10, -3))
 SETTINGS = {"train.steps": 400, "train.warmup": 40, "train.evaluate_every": 400}
-SMALL = {"data.train.stdlib.lines": 60, "train.steps": 20, "train.warmup": 2}
+SMALL = {"data.train.stdlib.lines": 60, "data.held_out": 0.1, "train.steps": 20}
 Way = tuple[str, int]  # parametrisation and width
 WAYS: tuple[Way, ...] = (("μP", BASE), ("μP", WIDE), ("standard", WIDE))
 
@@ -117,7 +117,7 @@ def main() -> None:
         way: {rate: sum(each) / len(each) for rate, each in losses.items()}
         for way, losses in found.items()
     }
-    best = {way: min(each, key=each.__getitem__) for way, each in means.items()}
+    best = {way: min(each, key=each.__getitem__) for way, each in means.items() if each}
     checked = coordinate_check(recipe_of(WAYS[0], 2.0**-8, 1, small=False), CHECKED)
     draw_coordinates(checked, arguments.check)
     draw(found, arguments.picture)
