@@ -61,9 +61,10 @@ def before(config: Config) -> int:
     """How many rows a table of positions has before the first: positions are counted from the id
     of padding on. Raises UserError if there is no such id.
     """
-    pad = Config({"pad_token_id": 1, **config.table}, config.where).take("pad_token_id", int)
-    if pad < 0:
-        raise UserError(f"'pad_token_id' is {pad}", where=config.where)
+    pad = config.table.get("pad_token_id", 1)
+    if type(pad) is not int or not 0 <= pad < 2**31:
+        what = f"'pad_token_id' is {pad!r}, and a Longformer counts its positions from there on"
+        raise UserError(what, where=config.where, todo="name the tokeniser's token for padding")
     return pad + 1
 
 
