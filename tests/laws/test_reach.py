@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -102,6 +103,19 @@ def test_dropped_weights_are_the_same_when_recomputed(
         plain, other = calm(ids, shown), calm(ids, shown, noise=Noise(1, 3))
         assert not torch.allclose(plain, other)
         assert torch.equal(calm(ids, shown, noise=Noise(1, 3)), other)
+
+
+def test_training_with_dropped_weights_is_linear_in_memory(peak_of: Callable[[], Any]) -> None:
+    """Trap H4, of a whole encoder: all weights of a head would take sixteen times the bytes."""
+    most = []
+    for length in (1024, 4096):
+        own = {"reach": [8], "n_global": 1, "n_layers": 1, "max_length": 4096}
+        model = encoder(**own, attention_dropout=0.1)
+        shown = torch.ones(1, length, dtype=torch.bool)
+        with peak_of() as peak:
+            model(texts(1, length), shown, noise=Noise(1, 2)).sum().backward()
+        most.append(peak.most)
+    assert most[1] < 5 * most[0]
 
 
 @torch.no_grad()

@@ -57,7 +57,7 @@ LLAMA = {
     "n_kv_heads": 2,
 }
 # a window of which texts of these tests are long enough for a band, and one for which they are not
-WINDOWS = LLAMA | {"reach": [8, 0, 40]}
+WINDOWS = LLAMA | {"reach": [40, 0, 8]}
 LONGFORMER = {"reach": [8], "n_global": 2, "dropout": 0.1, "attention_dropout": 0.1}
 LINFORMER = {"n_keys": 16, "pooler": False}
 GPT = {"order": "pre", "feed_forward": "gelu_tanh", "positions": "learned", "dropout": 0.1}

@@ -58,7 +58,7 @@ def test_what_reaches_less_sees_less(kind: Any, T: int) -> None:
 
 def test_bands_are_counted_with_the_numbers_that_they_have() -> None:
     assert reaching.LEAST == banded.LEAST
-    assert reaching.LINE == banded.LINE
+    assert (reaching.LINE, reaching.SLAB) == (banded.LINE, banded.SLAB)
     assert reaching.BAND_CROSSING == attend.BAND_CROSSING
 
 

@@ -223,7 +223,8 @@ class _Banded(torch.autograd.Function):
             met = (slopes @ bands.met(v, value, part).mT).float()
             if ctx.drop is not None:
                 kept = ctx.drop.mask(weights, part.start)
-                weighing, met = weights * kept, met * kept
+                met *= kept
+                weighing = kept.mul_(weights)
             bands.add(of_values, part, weighing.to(v.dtype).mT @ slopes)
             d = torch._softmax_backward_data(met, weights, -1, torch.float32).to(q.dtype)
             to_query[:, :, part] = d @ keys

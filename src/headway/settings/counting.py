@@ -133,7 +133,7 @@ def training_flops(
     found: dict[str, float] = {}
     fused = _ATTENTION if attention == "fused" and settings.score in _DOTS else ()
     for some, block in _blocks(settings, length, useful=useful):
-        again = fused or (_ATTENTION[:2] if some.banded else ())
+        again = fused or (_ATTENTION[:2] if some.band else ())
         for name, forward in block.items():
             times = (3.5 if name in again else 3.0) + recomputes
             found[name] = found.get(name, 0.0) + some.n * times * forward

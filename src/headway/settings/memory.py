@@ -19,7 +19,7 @@ from headway.settings.counting import (
     stacks,
 )
 from headway.settings.model import DecoderSettings, EncoderSettings, StackSettings
-from headway.settings.reaching import Layers, layers
+from headway.settings.reaching import SLAB, Band, Layers, layers
 
 _EXACT = 4  # bytes of a float32 number
 LOSS_ROWS = 512  # as many rows of logits are held at a time: headway.training.losses.CHUNK
@@ -119,7 +119,7 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
         for some in layers(settings, shape.n_layers, batch.length, causal=shape.causal):
             masked = _masked(shape, some, batch)
             block = batch.tokens * _block(settings, shape, some, batch, masked=masked)
-            added = batch.tokens * _passing(settings, shape, some, batch)
+            added = _passing(settings, shape, some, batch)
             if batch.recomputes:
                 kept += some.n * batch.tokens * D * _EXACT
                 added += block
@@ -139,22 +139,35 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
 def _masked(shape: StackShape, some: Layers, batch: Batch) -> bool:
     """Whether attention is given a mask that is not just causal."""
     needed = some.masked or batch.packed or not shape.causal
-    return needed and not (some.banded or some.mixed)
+    return needed and not (some.band or some.mixed)
 
 
 def _passing(settings: StackSettings, shape: StackShape, some: Layers, batch: Batch) -> int:
-    """Bytes a token of the gradients within a block: of its inner values or of its weights.
+    """Bytes of the gradients within a block: of its inner values or of its weights.
 
     The weights' come when what the feed-forward part had kept is gone.
     """
     ups = 2 if settings.feed_forward == "swiglu" else 1
     inner = ups * settings.d_feed_forward * _EXACT
-    keys = 0.0 if _fuses(settings, batch) or some.banded else some.keys
+    keys = 0.0 if _fuses(settings, batch) or some.band else some.keys
     if shape.crosses and not _fuses(settings, batch):
         keys = max(keys, batch.length)
     wide = (settings.score_rank or settings.head_width) + 1 if settings.score == "additive" else 1
-    weights = round(settings.n_heads * keys * wide * _EXACT)
-    return max(inner, weights - _feed_forward(settings, batch))
+    weights = round(batch.tokens * settings.n_heads * keys * wide * _EXACT)
+    weights += _in_band(settings, some.band, batch) if some.band else 0
+    return max(batch.tokens * inner, weights - batch.tokens * _feed_forward(settings, batch))
+
+
+def _in_band(settings: StackSettings, band: Band, batch: Batch) -> int:
+    """Bytes of the backward pass of attention in a band: its copies, its sums, and a slab."""
+    H, G, K = settings.n_heads, settings.kv_heads, settings.head_width
+    queries = batch.rows * band.queries(batch.length)
+    keys = queries + batch.rows * band.around
+    chunk = batch.rows * H * band.chunk * band.met
+    slab = min(max(1, SLAB // chunk) * chunk, queries * H * band.met)
+    arrays = 4 if settings.attention_dropout else 3
+    copies = (3 * queries * H + 2 * keys * G) * K * batch.width
+    return copies + 2 * keys * G * K * _EXACT + arrays * slab * _EXACT
 
 
 def _fuses(settings: StackSettings, batch: Batch) -> bool:
@@ -212,7 +225,7 @@ def _looking(
         found += H * changed[settings.score] * batch.width
     if some.mixed:
         found += round(2 * G * K * keys * batch.width / batch.length)
-    if some.banded:
+    if some.band:
         return found
     if _fuses(settings, batch):
         return found + H * _EXACT + (H * K * batch.width if masked else 0)

@@ -7,22 +7,49 @@ from typing import NamedTuple
 
 from headway.settings.model import EncoderSettings, StackSettings
 
-# As headway.nn has them: queries of a chunk, first keys that are met together, and times the width
-# of a window that a text is, from which a layer is computed in a band
-LEAST, LINE, BAND_CROSSING = 64, 16, 4
+# As headway.nn has them: queries of a chunk, first keys that are met together, weights at a time,
+# and times the width of a window that a text is, from which a layer is computed in a band
+LEAST, LINE, SLAB, BAND_CROSSING = 64, 16, 2**18, 4
+
+
+class Band(NamedTuple):
+    """Neighbouring queries that meet what any of them sees: headway.nn.banded.
+
+    A `chunk` of them meets as many keys, those that stand `around`, and the `first` of all.
+    """
+
+    chunk: int
+    around: int
+    first: int
+
+    @classmethod
+    def of(cls, left: int, right: int, first: int, length: int) -> Band:
+        """That of a window with so many keys to the left and the right of a query."""
+        chunk = max(LEAST, -(-(left + right) // (4 * LEAST)) * LEAST)
+        around = sum(-(-side // chunk) * chunk for side in (left, right))
+        return cls(chunk, around, min(length, -(-first // LINE) * LINE))
+
+    @property
+    def met(self) -> int:
+        """Keys that a query meets."""
+        return self.chunk + self.around + self.first
+
+    def queries(self, length: int) -> int:
+        """Those of a text, with what fills up its last chunk."""
+        return -(-length // self.chunk) * self.chunk
 
 
 class Layers(NamedTuple):
     """Layers of one reach: how many, and the keys that a query meets.
 
-    These are `mixed` of all keys; or all of a band (`banded`); or all, with a mask where the query
-    does not see all (`masked`). `every` tokens see all by projections of their own.
+    These are `mixed` of all keys; or all of a `band`; or all, with a mask where the query does not
+    see all (`masked`). `every` tokens see all by projections of their own.
     """
 
     n: int
     keys: float
     mixed: bool = False
-    banded: bool = False
+    band: Band | None = None
     masked: bool = False
     every: int = 0
 
@@ -43,8 +70,9 @@ def layers(settings: StackSettings, n_layers: int, length: int, *, causal: bool)
         elif settings.score == "additive" or BAND_CROSSING * (left + right) > length:
             found.append(Layers(n, length, masked=True, every=every))
         else:
-            met = _band(left, right, every, length)
-            found.append(Layers(n, met, banded=True, every=every))
+            band = Band.of(left, right, every, length)
+            keys = band.met * band.queries(length) / length
+            found.append(Layers(n, keys, band=band, every=every))
     return found
 
 
@@ -71,11 +99,3 @@ def _before(reach: int, length: int) -> float:
     """How many keys stand before a query, at most `reach` away: the mean of `length` queries."""
     reach = min(reach, length - 1)
     return reach - reach * (reach + 1) / (2 * length)
-
-
-def _band(left: int, right: int, first: int, length: int) -> float:
-    """Keys that a query meets where neighbours meet what any of them sees: headway.nn.banded."""
-    chunk = max(LEAST, -(-(left + right) // (4 * LEAST)) * LEAST)
-    met = chunk + sum(-(-side // chunk) * chunk for side in (left, right))
-    met += min(length, -(-first // LINE) * LINE)
-    return met * -(-length // chunk) * chunk / length
