@@ -27,8 +27,9 @@ CASES = {  # -> the file
     "train-compiled": "train_compiled",
     "train-joeynmt": "train_joeynmt",
     "decode-marian": "decode_marian",
+    "decode-smollm2": "decode_smollm2",
 }
-PEERS = ("transformers", "sacrebleu", "joeynmt")
+PEERS = ("transformers", "sacrebleu", "joeynmt", "llama_cpp_python")
 
 
 def measure(case: str, rounds: int) -> list[Row]:

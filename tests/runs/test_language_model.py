@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -15,10 +15,10 @@ from tokenizers import Tokenizer as Backend
 import headway
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.huggingface import write_model
-from headway.models.build import build_decoder
+from headway.models.build import build_decoder, build_masked
 from headway.runs.language_model import LanguageModel, Sampling
 from headway.runs.open_model import open_language_model
-from headway.settings.model import DecoderSettings
+from headway.settings.model import DecoderSettings, EncoderSettings
 from headway.settings.presets import PRESETS
 
 TEMPLATE = (
@@ -41,7 +41,7 @@ def bytes_tokenizer() -> Backend:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "llama"
-    row = PRESETS["smollm2-135m"] | {"n_layers": 2, "d_model": 48, "d_feed_forward": 64}
+    row = PRESETS["smollm2-135m"] | {"n_layers": 2, "d_model": 64, "d_feed_forward": 96}
     settings = DecoderSettings(**row | {"n_heads": 4, "n_kv_heads": 2, "max_length": 64})
     model = build_decoder(settings, n_tokens=260, seed=3)
     with torch.no_grad():
@@ -131,6 +131,40 @@ def test_a_prompt_longer_than_the_context_is_told(model: LanguageModel, n: int) 
 def test_a_text_needs_to_be_in_a_list(model: LanguageModel) -> None:
     with pytest.raises(UserError, match="a list of texts"):
         model.generate("abc", GREEDY)
+
+
+def test_weights_of_few_bits_say_nearly_the_same(folder: Path, cli: Callable[..., Any]) -> None:
+    plain = headway.load(folder, device="cpu")
+    requests = [("The cat", " sat"), ("", "on the mat"), ("one two", " three")]
+    wanted = [each.log_prob for each in plain.log_likelihoods(requests)]
+    off = {}
+    for bits in ("int8", "int4"):
+        rounded = headway.load(folder, device="cpu", quantize=bits)
+        assert rounded.rounding is not None
+        assert not rounded.rounding.kept
+        assert repr(rounded) == repr(plain)
+        found = [each.log_prob for each in rounded.log_likelihoods(requests)]
+        off[bits] = max(abs(a - b) for a, b in zip(found, wanted, strict=True))
+    assert 0 < off["int8"] < off["int4"]
+    assert off["int8"] < 0.1 * max(map(abs, wanted))
+    words = ("generate", folder, "--prompt", "hi", "--greedy", "--max-new-tokens", 4)
+    said = cli(*words, "--quantize", "int4", "--device", "cpu")
+    assert (said.code, said.err[:23]) == (0, "int4: 78,080 weights in")
+
+
+def test_what_cannot_be_rounded_is_told(model: LanguageModel, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown number of bits 'int3'"):
+        model.quantize(cast(Any, "int3"))
+    model.quantize("int8")
+    with pytest.raises(UserError, match="rounded already"):
+        model.quantize("int4")
+    sizes = {"d_model": 16, "d_feed_forward": 24, "n_heads": 4, "n_layers": 1, "max_length": 16}
+    settings = EncoderSettings(**sizes)
+    encoder = build_masked(settings, n_tokens=260, seed=1).encoder
+    write_model(tmp_path / "bert", encoder, settings)
+    bytes_tokenizer().save(str(tmp_path / "bert" / "tokenizer.json"))
+    with pytest.raises(UserError, match="does not compute with fewer bits"):
+        headway.load(tmp_path / "bert", quantize="int8")
 
 
 def test_load_opens_it(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_bias_is_a_part_of_the_projection(smoothing: float) -> None:
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
-    nll, _ = token_statistics(hidden, weight, targets, bias)
+    nll, _ = token_statistics(hidden, partial(F.linear, weight=weight, bias=bias), targets)
     assert nll.sum().item() == pytest.approx(loss.nll.item(), rel=1e-6)
 
 
@@ -157,14 +158,14 @@ def test_all_logits_are_never_held(smoothing: float) -> None:
             if measured == "loss":
                 token_loss(hidden, weight, targets, smoothing).objective.backward()
             else:
-                token_statistics(hidden, weight, targets)
+                token_statistics(hidden, partial(F.linear, weight=weight), targets)
         assert CHUNK * V <= largest.elements < CHUNK * V * 2
 
 
 @pytest.mark.parametrize("n", [1, CHUNK + 3])
 def test_statistics_are_the_likelihood_and_the_first_choice(n: int) -> None:
     hidden, weight, targets = case(n, torch.float32)
-    nll, right = token_statistics(hidden, weight, targets)
+    nll, right = token_statistics(hidden, partial(F.linear, weight=weight), targets)
     logits = hidden.double() @ weight.double().T
     torch.testing.assert_close(
         nll.double(), F.cross_entropy(logits, targets, reduction="none"), rtol=1e-5, atol=1e-5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from headway.base.errors import UserError
+from headway.base.progress import say
 from headway.cli.options import (
     STDIN,
     Device,
@@ -62,6 +63,10 @@ def generate(  # long: its options
     seed: Annotated[
         int | None, typer.Option(min=0, help="Another seed draws other tokens; 1.")
     ] = None,
+    quantize: Annotated[
+        str | None,
+        typer.Option(metavar="int8|int4", help="Round the weights to as many bits: fast on a CPU."),
+    ] = None,
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
@@ -91,7 +96,9 @@ def generate(  # long: its options
     given = prompt or ["\n".join(stdin_lines())]
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
-    opened = open_language_model(model, device=device)
+    opened = open_language_model(model, device=device, quantize=cast(Any, quantize))
+    if opened.rounding is not None:
+        say(f"{quantize}: {opened.rounding}")
     sampling = Sampling(
         max_new_tokens=max_new_tokens,
         repetition_penalty=repetition_penalty,

@@ -94,7 +94,8 @@ class Attention(nn.Module):
 
     Fewer key/value heads than query heads is grouped-query attention (Ainslie et al., 2023). The
     same layer attends to its own sequence or to another (cross-attention): that depends only on
-    whose `keys` it is given. With `mixtures` it attends to mixtures of these.
+    whose `keys` it is given. With `mixtures` it attends to mixtures of these. `joint` computes
+    queries, keys and values in one product, where the three layers were joined.
     """
 
     def __init__(self, settings: StackSettings, mixtures: nn.Module | None = None) -> None:
@@ -105,6 +106,7 @@ class Attention(nn.Module):
         self.to_key = nn.Linear(D, self.n_kv_heads * K, bias=bias)
         self.to_value = nn.Linear(D, self.n_kv_heads * K, bias=bias)
         self.to_output = nn.Linear(self.n_heads * K, D, bias=bias)
+        self.joint: nn.Module | None = None
         self.score = make_score(
             settings.score,
             K,
@@ -116,6 +118,21 @@ class Attention(nn.Module):
         self.mixtures = mixtures
         self.dropout = Dropout(settings.attention_dropout)
         self.tap_weights = Tap()
+
+    def own(self, hidden: Tensor, rotation: Rotation | None) -> tuple[Tensor, KeyValue]:
+        """(B, T, D) -> queries (B, H, T, K), and keys and values (B, G, T, K), of one sequence."""
+        if self.joint is None:
+            return self.queries(hidden, rotation), self.keys(hidden, rotation)
+        H, G = self.n_heads, self.n_kv_heads
+        heads = self.split(self.joint(hidden).float(), H + 2 * G)
+        turned = rotation.turn(heads[:, : H + G]) if rotation else heads
+        key = self.score.keys(turned[:, H : H + G])
+        return turned[:, :H], KeyValue(key, heads[:, H + G :])
+
+    def queries(self, hidden: Tensor, rotation: Rotation | None) -> Tensor:
+        """(B, T, D) -> (B, H, T, K)."""
+        query = self.split(self.to_query(hidden), self.n_heads)
+        return rotation.turn(query) if rotation else query
 
     def keys(self, hidden: Tensor, rotation: Rotation | None) -> KeyValue:
         """(B, S, D) -> keys and values (B, G, S, K)."""
@@ -130,32 +147,37 @@ class Attention(nn.Module):
         hidden: Tensor,
         keys: KeyValue,
         *,
+        query: Tensor | None = None,
         visibility: Visibility,
         rotation: Rotation | None,
         noise: Noise | None,
     ) -> Tensor:
-        """(B, T, D) attending to S keys -> (B, T, D)."""
+        """(B, T, D) attending to S keys -> (B, T, D); `query` if `own` made it with the keys."""
+        if query is None:
+            query = self.queries(hidden, rotation)
         result: Tensor = self.to_output(
-            self.attended(hidden, keys, visibility=visibility, rotation=rotation, noise=noise)
+            self.attended(
+                hidden, query, keys, visibility=visibility, rotation=rotation, noise=noise
+            )
         )
         return result
 
     def attended(
         self,
         hidden: Tensor,
+        query: Tensor,
         keys: KeyValue,
         *,
         visibility: Visibility,
         rotation: Rotation | None,
         noise: Noise | None,
     ) -> Tensor:
-        """(B, T, D) attending to S keys -> (B, T, H·K): what the heads found, side by side."""
-        query = self.split(self.to_query(hidden), self.n_heads)  # (B, H, T, K)
+        """Queries (B, H, T, K) on S keys -> (B, T, H·K): what the heads found, side by side."""
         if self.mixtures is not None:
             keys, visibility = self.mixtures(keys, visibility)
         return self.joined(
             attend(
-                rotation.turn(query) if rotation else query,
+                query,
                 keys.key,
                 keys.value,
                 score=self.score,

@@ -77,11 +77,11 @@ class Block(nn.Module):
         The memory has B rows, or fewer that each serve as many neighbouring rows.
         """
         entered = self.around_attention.enter(hidden)
-        keys = self.attention.keys(entered, rotation)
+        query, keys = self.attention.own(entered, rotation)
         if past is not None:
             keys = past.append(keys)
         change = self.attention(
-            entered, keys, visibility=visibility, rotation=rotation, noise=noise
+            entered, keys, query=query, visibility=visibility, rotation=rotation, noise=noise
         )
         hidden = self.around_attention.leave(hidden, change, noise)
         if memory is not None:

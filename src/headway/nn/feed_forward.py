@@ -42,11 +42,15 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """W₂ (silu(W₁ x) ⊙ W₃ x): SwiGLU (Shazeer, 2020)."""
+    """W₂ (silu(W₁ x) ⊙ W₃ x): SwiGLU (Shazeer, 2020).
+
+    `joint` computes both of the inner products at once, where the two layers were joined.
+    """
 
     def __init__(self, settings: StackSettings) -> None:
         super().__init__()
         D, feed = settings.d_model, settings.d_feed_forward
+        self.joint: nn.Module | None = None
         self.gate = nn.Linear(D, feed, bias=settings.bias)
         self.up = nn.Linear(D, feed, bias=settings.bias)
         self.down = nn.Linear(feed, D, bias=settings.bias)
@@ -54,7 +58,11 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, hidden: Tensor, noise: Noise | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        inner = F.silu(self.gate(hidden)) * self.up(hidden)  # (B, T, F)
+        if self.joint is None:
+            gate, up = self.gate(hidden), self.up(hidden)
+        else:
+            gate, up = self.joint(hidden).chunk(2, dim=-1)
+        inner = F.silu(gate) * up  # (B, T, F)
         result: Tensor = self.down(self.dropout(inner, noise))
         return result
 

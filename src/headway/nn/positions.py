@@ -43,7 +43,10 @@ class Sinusoidal(nn.Module):
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines that turn queries and keys, each (T, K) or (B, 1, T, K) float32."""
+    """Cosines and sines that turn queries and keys, each (T, K) or (B, 1, T, K) float32.
+
+    The sines of the first half are negative.
+    """
 
     cos: Tensor
     sin: Tensor
@@ -54,9 +57,9 @@ class Rotation(NamedTuple):
 
     def turn(self, heads: Tensor) -> Tensor:
         """(B, H, T, K) -> (B, H, T, K): the pair (x_i, x_{i+K/2}) turns by its angle."""
-        first, second = heads.float().chunk(2, dim=-1)
-        swapped = torch.cat((-second, first), dim=-1)
-        return (heads.float() * self.cos + swapped * self.sin).to(heads.dtype)
+        exact = heads.float()
+        swapped = exact.roll(heads.shape[-1] // 2, dims=-1)
+        return torch.addcmul(exact * self.cos, swapped, self.sin).to(heads.dtype)
 
 
 class Rotary(nn.Module):
@@ -79,7 +82,7 @@ class Rotary(nn.Module):
     def forward(self, positions: Tensor) -> Rotation:
         """(T,) or (B, T) absolute positions -> the rotation at them, angles in float32."""
         angles = positions[..., None].float() * self.frequencies(positions.device)  # (…, T, K/2)
-        angles = torch.cat((angles, angles), dim=-1)  # (…, T, K)
+        angles = torch.cat((-angles, angles), dim=-1)  # (…, T, K)
         if positions.dim() == 2:
             angles = angles[:, None]  # (B, 1, T, K)
         return Rotation(angles.cos(), angles.sin())

@@ -34,6 +34,7 @@ class GlobalAttention(Attention):
     def attended(
         self,
         hidden: Tensor,
+        query: Tensor,
         keys: KeyValue,
         *,
         visibility: Visibility,
@@ -42,7 +43,7 @@ class GlobalAttention(Attention):
     ) -> Tensor:
         """(B, T, D) attending to S = T keys -> (B, T, H·K)."""
         found = super().attended(
-            hidden, keys, visibility=visibility, rotation=rotation, noise=noise
+            hidden, query, keys, visibility=visibility, rotation=rotation, noise=noise
         )
         first = hidden[:, : self.n_global]
         query = self.split(self.to_global_query(first), self.n_heads)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.base.errors import UserError
+from headway.base.errors import UserError, unknown
 from headway.decode.greedy import greedy
 from headway.decode.repetition import Repetition
 from headway.decode.sampling import sample
 from headway.decode.steps import Hypothesis
 from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
+from headway.nn.quantized import BITS, Bits, Rounding, quantize
 from headway.runs.generated import Generated, OnText, Writer
 from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
 from headway.runs.text_model import refuse_one_text
@@ -67,10 +68,32 @@ class LanguageModel:
         check_fits(tokenizer, model.n_tokens, tokenizer.where)
         self.model, self.tokenizer, self.settings = model.to(device).eval(), tokenizer, settings
         self.device = device
+        self.n_parameters = sum(weight.numel() for weight in model.parameters())
+        self.rounding: Rounding | None = None
 
     def __repr__(self) -> str:
-        n = sum(weight.numel() for weight in self.model.parameters())
-        return f"LanguageModel({n:,} parameters, {len(self.tokenizer):,} ids, {self.device})"
+        size = f"{self.n_parameters:,} parameters, {len(self.tokenizer):,} ids"
+        return f"LanguageModel({size}, {self.device})"
+
+    def quantize(self, bits: Bits) -> Rounding:
+        """Round the weights of the linear layers to 8 or 4 bits, in place, and say how far.
+
+        Generating is then several times as fast on a CPU: one token meets every weight once, and
+        they are read in a quarter or an eighth of the bytes. Raises UserError on another device,
+        and for a model whose weights are rounded already.
+        """
+        if bits not in BITS:
+            raise unknown("number of bits", bits, BITS, where="quantize")
+        if self.rounding is not None:
+            raise UserError("its weights are rounded already", where="quantize")
+        if self.device.type != "cpu":
+            raise UserError(
+                f"weights of few bits are for a CPU, not {self.device}",
+                where="quantize",
+                todo="take the device cpu, or do without",
+            )
+        self.rounding = quantize(self.model, bits)
+        return self.rounding
 
     def generate(
         self,

@@ -182,7 +182,7 @@ def _score(
         places += range(begin, begin + len(continuation))
         wanted += continuation
     at = [torch.tensor(each, device=hidden.device) for each in (lines, places, wanted)]
-    statistics = token_statistics(hidden[at[0], at[1]], model.head.weight, at[2], model.head.bias)
+    statistics = token_statistics(hidden[at[0], at[1]], model.head, at[2])
     counts = [len(rows[place].continuation) for place, _ in asked]
     nll, right = (torch.split(part.cpu(), counts) for part in statistics)
     for (place, _), losses, hits in zip(asked, nll, right, strict=True):

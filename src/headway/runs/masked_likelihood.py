@@ -36,5 +36,5 @@ def masked_likelihood(
 def _likelihood(head: nn.Linear, hidden: Tensor, targets: Tensor) -> Likelihood:
     if not len(targets):
         return Likelihood()
-    nll, right = token_statistics(hidden, head.weight, targets, head.bias)
+    nll, right = token_statistics(hidden, head, targets)
     return Likelihood(float(nll.double().sum()), len(targets), int(right.sum()))

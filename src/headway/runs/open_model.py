@@ -16,6 +16,7 @@ from headway.checkpoint.exchange.gguf_models import read_gguf_model
 from headway.checkpoint.exchange.huggingface import read_model
 from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier, Encoder, MaskedLanguageModel
+from headway.nn.quantized import Bits
 from headway.runs.classifier import TextClassifier
 from headway.runs.embedder import Embedder
 from headway.runs.filler import Filler
@@ -31,14 +32,24 @@ Opened = Translator | LanguageModel | TextClassifier | Filler | Embedder
 M = TypeVar("M", Translator, LanguageModel, TextClassifier, Filler)
 
 
-def load(path: str | Path, *, device: str = "auto") -> Opened:
+def load(path: str | Path, *, device: str = "auto", quantize: Bits | None = None) -> Opened:
     """Open a run, a Hugging Face folder or a .gguf file.
 
     A translator, ours or a Marian, gives a `Translator`, a GPT or a Llama a `LanguageModel`, an
     encoder that was fine-tuned on labels a `TextClassifier`, one with a head for masked tokens a
-    `Filler`, any other an `Embedder`. Raises UserError if there is no model at that place, or one
-    that Headway does not compute.
+    `Filler`, any other an `Embedder`. With `quantize` the weights of a language model have 8 or 4
+    bits (`LanguageModel.quantize`). Raises UserError if there is no model at that place, or one
+    that Headway does not compute, and for another kind that is to be quantised.
     """
+    opened = _load(path, device)
+    if quantize is not None:
+        if not isinstance(opened, LanguageModel):
+            raise _other(opened.what, path, "compute with fewer bits", "open it without quantize")
+        opened.quantize(quantize)
+    return opened
+
+
+def _load(path: str | Path, device: str) -> Opened:
     place, chosen = Path(path), pick_device(device)
     if place.suffix == ".gguf":
         file = GGUF(place)
@@ -89,9 +100,14 @@ def open_judged(path: str | Path, *, device: str = "auto") -> Translator:
     return _only(Translator, path, device, "have data of its own to be judged on", todo)
 
 
-def open_language_model(path: str | Path, *, device: str = "auto") -> LanguageModel:
+def open_language_model(
+    path: str | Path, *, device: str = "auto", quantize: Bits | None = None
+) -> LanguageModel:
     """A model that continues text. Raises UserError if there is none at that place."""
-    return _only(LanguageModel, path, device, "continue text", "name a GPT or a Llama")
+    opened = _only(LanguageModel, path, device, "continue text", "name a GPT or a Llama")
+    if quantize is not None:
+        opened.quantize(quantize)
+    return opened
 
 
 def open_filler(path: str | Path, *, device: str = "auto") -> Filler:

@@ -56,7 +56,7 @@ def score_tokens(
         encoded = model.encode(batch.source, batch.source_real)
         hidden = model.decode(batch.target, encoded)[batch.target_real]
         wanted = batch.following[batch.target_real]
-        statistics = token_statistics(hidden, model.head.weight, wanted, model.head.bias)
+        statistics = token_statistics(hidden, model.head, wanted)
         nll, right = (part.cpu() for part in statistics)
         counts = batch.target_real.sum(dim=1).tolist()
         parts = (torch.split(part, counts) for part in (wanted.cpu(), -nll.double(), right))

@@ -21,7 +21,7 @@ def text_likelihood(
     the first tokens of a row know little: with longer rows a text is likelier.
     """
     model.eval()
-    device = model.head.weight.device
+    device = next(model.parameters()).device
     rows, found = Packing(documents, length, seed=None), Likelihood()
     together = max(1, batch_tokens // length)
     for begin in range(0, rows.n_rows, together):
@@ -29,7 +29,7 @@ def text_likelihood(
         batch = packed([rows.row(place) for place in places], length, pad=0).to(device)
         hidden = model.hidden(batch.ids, numbers=batch.numbers)[batch.predicted]
         targets = batch.following[batch.predicted]
-        nll, right = token_statistics(hidden, model.head.weight, targets, model.head.bias)
+        nll, right = token_statistics(hidden, model.head, targets)
         found += Likelihood(float(nll.double().sum()), len(targets), int(right.sum()))
         rows.release()
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -104,15 +105,16 @@ def token_loss(
 
 @torch.no_grad()
 def token_statistics(
-    hidden: Tensor, weight: Tensor, targets: Tensor, bias: Tensor | None = None
+    hidden: Tensor, head: Callable[[Tensor], Tensor], targets: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Negative log-likelihood (N,) in nats and whether the likeliest token is the target (N,)."""
+    """Negative log-likelihood (N,) in nats and whether the likeliest token is the target (N,).
+
+    `head` makes logits (N, V) of hidden (N, D).
+    """
     found = []
     for start in range(0, len(hidden), CHUNK):
         rows, wanted = hidden[start : start + CHUNK], targets[start : start + CHUNK]
-        logits = F.linear(rows, weight.to(rows.dtype)).float()
-        if bias is not None:
-            logits += bias
+        logits = head(rows).float()
         nll = F.cross_entropy(logits, wanted, reduction="none")
         found.append((nll, logits.argmax(dim=-1) == wanted))
     return torch.cat([nll for nll, _ in found]), torch.cat([right for _, right in found])

@@ -147,7 +147,7 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
             batch = batches.batch(0, some).to(opened.device)
             hidden = opened.model.hidden(batch.ids)[batch.predicted]
             targets = batch.following[batch.predicted]
-            nll, right = token_statistics(hidden, head.weight, targets, head.bias)
+            nll, right = token_statistics(hidden, head, targets)
             found += Likelihood(float(nll.double().sum()), len(targets), int(right.sum()))
         record = {
             "nll": found.mean,
