@@ -195,7 +195,9 @@ def test_one_window_for_all_layers_or_one_for_each(reach: tuple[int, ...], tmp_p
     assert table["attention_window"] == [*reach, *reach, *reach, *reach][:4]
     assert (table["max_position_embeddings"], table["pad_token_id"]) == (32, 1)
     if len(reach) == 1:  # as a config may say it
-        (tmp_path / "a" / "config.json").write_text(json.dumps(table | {"attention_window": 4}))
+        (tmp_path / "a" / "config.json").write_text(
+            json.dumps(table | {"attention_window": 4}), encoding="utf-8"
+        )
     assert read_model(tmp_path / "a")[1].reach == (reach if len(reach) == 1 else 2 * reach)
 
 
@@ -207,6 +209,7 @@ def changed(tmp_path: Path, kind: str = "LongformerForMaskedLM", **table: Any) -
     return tmp_path / "a"
 
 
+@pytest.mark.filterwarnings("ignore:.*the first token sees all")
 @pytest.mark.parametrize(
     ("table", "told"),
     [
