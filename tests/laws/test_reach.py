@@ -84,7 +84,9 @@ def test_bands_and_masks_agree(n_global: int, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(value, found[1][name], atol=1e-4, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("settings", [{"reach": [4], "n_global": 2}, {"n_keys": 8}])
+@pytest.mark.parametrize(
+    "settings", [{"reach": [4], "n_global": 2}, {"reach": [4], "n_global": T}, {"n_keys": 8}]
+)
 def test_dropped_weights_are_the_same_when_recomputed(
     settings: dict[str, Any], in_bands: bool
 ) -> None:
