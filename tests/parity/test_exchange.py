@@ -90,6 +90,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         SMALL_LLAMA | {"attention_bias": True},
     ),
     "llama biased elsewhere": ("LlamaConfig", "LlamaForCausalLM", SMALL_LLAMA | {"mlp_bias": True}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", SMALL_LLAMA | {"sliding_window": 4}),
 }
 ENCODERS = {
     "alone": "BertModel",
