@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.decode.greedy import greedy
+from headway.decode.batching import Batcher
+from headway.decode.request import Request
 from headway.models.build import build
 from headway.settings.model import TransformerSettings
 from headway.settings.presets import PRESETS
@@ -161,9 +162,13 @@ def test_a_decoder_goes_on_from_prompts_of_different_lengths(decoder: Any) -> No
             pad_token_id=0,
             eos_token_id=None,
         )[:, ids.shape[1] :]
-        state = ours.start(ids[:, :-1], real.sum(1) - 1)
-        found = greedy(ours, state, rows=3, bos=ids[:, -1].tolist(), eos=(), limits=[8] * 3)
-    assert [each.ids for each in found] == wanted.tolist()
+    batcher = Batcher(ours, memory=200)
+    tickets = [
+        batcher.submit(Request(ids=row[shown].tolist(), limit=8))
+        for row, shown in zip(ids, real, strict=True)
+    ]
+    batcher.run()
+    assert [ticket.result().ids for ticket in tickets] == wanted.tolist()
 
 
 def test_transformers_opens_what_a_decoder_writes(decoder: Any, tmp_path: Path) -> None:
