@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from peak import Peak
 from torch import nn
 
 from headway.base.files import to_json, write_atomic
@@ -32,6 +31,7 @@ from headway.nn.reach import GlobalAttention, Mixtures
 from headway.nn.scores import make_score
 from headway.nn.visibility import Visibility, full, padding
 from headway.settings.model import EncoderSettings
+from headway.training.peak import Peak
 
 WIDTH, WINDOW, KEYS = 64, 256, 256
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import random
 import shutil
@@ -139,14 +138,9 @@ def toy_recipe(toy: Path) -> Callable[..., dict[str, Any]]:
 @pytest.fixture(scope="session")
 def peak_of() -> Callable[[], Any]:
     """What counts the bytes of tensors while it is on: `most` is the most at a time."""
-    path = Path(__file__).parent.parent / "benchmarks" / "peak.py"
-    spec = importlib.util.spec_from_file_location("peak", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    made: Callable[[], Any] = module.Peak
-    return made
+    from headway.training.peak import Peak
+
+    return Peak
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ from headway.settings.model import (
     RecurrentSettings,
     TransformerSettings,
 )
+from headway.settings.planned import PlannedSettings
 from headway.settings.presets import PRESETS
 from headway.settings.rows import (
     AnswerSettings,
@@ -49,7 +50,9 @@ from headway.settings.training import (
     EvaluateSettings,
     FineTuneSettings,
     LabelEvaluateSettings,
+    LanguageTrainSettings,
     LoraSettings,
+    MupSettings,
     TextEvaluateSettings,
     TextTrainSettings,
     TrainSettings,
@@ -78,6 +81,8 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     ("`[data]` of labelled texts", "data.", LabelSettings),
     ("`[data]` of prompts and answers", "data.", AnswerSettings),
     ("`[train.lora]`", "train.lora.", LoraSettings),
+    ("`[train.mup]`", "train.mup.", MupSettings),
+    ("`[plan]`", "plan.", PlannedSettings),
     ("`[evaluate]` with labels", "evaluate.", LabelEvaluateSettings),
 ]
 # What these have beside another table of the page, or with another default
@@ -88,6 +93,7 @@ FURTHER: list[tuple[str, str, type[Settings], type[Settings]]] = [
     ('`[model]` with `kind = "decoder"`', "model.", DecoderSettings, TransformerSettings),
     ('`[model]` with `kind = "encoder"`', "model.", EncoderSettings, TransformerSettings),
     ("`[train]` with documents", "train.", TextTrainSettings, TrainSettings),
+    ("`[train]` of a causal language model", "train.", LanguageTrainSettings, TextTrainSettings),
     (f"{PARTS}labelled texts", "", LabelTable, TableFile),
     (f"{PARTS}labelled texts of the hub", "", HubLabels, HubPairs),
     (f"{PARTS}prompts and answers", "", AnswerTable, TableFile),
@@ -167,7 +173,7 @@ def test_the_page_of_recipe_keys_has_every_table() -> None:
     tables = {name for kind in RECIPES.values() for name in kind.model_fields}
     tables -= {"description", "seed"}
     found = {prefix.removesuffix(".") for _, prefix, _ in TABLES if prefix}
-    assert found == tables | {"train.lora"}
+    assert found == tables | {"train.lora", "train.mup"}
 
 
 def test_the_page_of_recipe_keys_names_the_presets() -> None:

@@ -51,6 +51,12 @@ def explain_os_errors(path: Path) -> Iterator[None]:
         raise
 
 
+def cached(name: str) -> Path:
+    """A file of that name in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "headway" / name
+
+
 def refuse_same(out: Path | None, *others: Path | None) -> None:
     """Raise UserError if one of the other files of a command is the one that it would overwrite."""
     if out is None or (out.exists() and not out.is_file()):  # devices and pipes lose nothing

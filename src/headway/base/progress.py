@@ -85,5 +85,5 @@ class ProgressBar:
             if self.total is None:
                 say(f"{so_far} {self.unit}  {text}")
                 return
-            left = (self.total - self.done) / rate if rate else 0.0
-            say(f"{so_far}/{self.total} {self.unit}  {text}  {left:.0f} s left")
+            left = f"  {(self.total - self.done) / rate:.0f} s left" if rate else ""
+            say(f"{so_far}/{self.total} {self.unit}  {text}{left}")

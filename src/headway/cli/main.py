@@ -32,6 +32,7 @@ from headway.cli import (
     scaling,
     score,
     study,
+    sweeps,
     tokenizer,
     train,
     translate,
@@ -66,6 +67,7 @@ for verb in (
     study,
     plan,
     scaling,
+    sweeps,
     recipes,
     info,
 ):

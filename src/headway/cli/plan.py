@@ -27,11 +27,13 @@ def plan(  # long: its options
         str | None, typer.Option(metavar="H", help="36, 2d, 90min.", rich_help_panel=_BUDGET)
     ] = None,
     machine: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="NAME[:COUNT]", help="As in the table of machines.", rich_help_panel=_BUDGET
+            metavar="NAME[:COUNT]",
+            help="As in the table of machines; h100-sxm if not set.",
+            rich_help_panel=_BUDGET,
         ),
-    ] = "h100-sxm",
+    ] = None,
     unique_tokens: Annotated[
         str | None,
         typer.Option(metavar="D", help="Different tokens of text.", rich_help_panel=_BUDGET),
@@ -74,6 +76,15 @@ def plan(  # long: its options
         Path | None,
         typer.Option(metavar="FILE", help="Machines of your own.", rich_help_panel=_GROUND),
     ] = None,
+    calibrate: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="Learn a machine's speed from finished runs, or a folder of them; --machine, "
+            "or this one as 'here'. Kept in --hardware, or in your cache.",
+            rich_help_panel=_GROUND,
+        ),
+    ] = None,
     table: Annotated[
         bool, typer.Option("--table", help="What 100 to 10 million dollars buy.")
     ] = False,
@@ -98,9 +109,11 @@ def plan(  # long: its options
     Example: headway plan --params 1B --machine a100-80gb:8 --recipe plan.toml
 
     Example: headway plan --table --machine rtx-4090
+
+    Example: headway plan --calibrate runs/small --calibrate runs/large
     """
     from headway.scaling.hardware import load_hardware
-    from headway.scaling.question import Question, machine_of
+    from headway.scaling.question import MACHINE, Question, machine_of
     from headway.scaling.units import hours as as_hours
     from headway.scaling.units import quantity
 
@@ -109,10 +122,16 @@ def plan(  # long: its options
 
     for out in (json, html, recipe):
         refuse_inputs(out, hardware, Path(law))
-    name, count = machine_of(machine)
+    budget = (money, hours, params, tokens, loss, serve_tokens, unique_tokens)
+    if calibrate:
+        if any((*budget, table, utilisation, html, recipe)):
+            raise UserError("--calibrate plans nothing", where="--calibrate")
+        _calibrate(calibrate, machine, hardware, json)
+        return
+    name, count = machine_of(machine or MACHINE)
     machines, found_law = load_hardware(hardware), _law(law)
     if table:
-        if any((money, hours, params, tokens, loss, serve_tokens, unique_tokens, count)):
+        if any((*budget, count)):
             raise UserError("--table asks for nothing but a machine", where="--table")
         _table(name, machines, found_law, json)
         return
@@ -157,7 +176,22 @@ def _answer(
     if html is not None:
         write_page(found, html)
     if recipe is not None:
-        write_atomic(recipe, dump_toml(plan_recipe(chosen)))
+        write_atomic(recipe, dump_toml(plan_recipe(chosen, question.machine)))
+
+
+def _calibrate(
+    places: list[Path], machine: str | None, hardware: Path | None, json: Path | None
+) -> None:
+    """Learn how fast a machine is, keep it, and say how well it tells the runs."""
+    from dataclasses import asdict
+
+    from headway.scaling.calibrate import calibrate, calibration_lines, find_runs, keep, read_timed
+
+    found = calibrate([read_timed(run) for run in find_runs(places)])
+    place, name = keep(found, machine, hardware)
+    print("\n".join(calibration_lines(found)))
+    print(f"kept in {place}\nplan with it: headway plan --hours 10min --machine {name}")
+    write_json(json, asdict(found))
 
 
 def _law(name: str) -> ParametricLaw:

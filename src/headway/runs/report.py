@@ -50,6 +50,7 @@ def write_report(path: Path, title: str, runs: Sequence[RunReport], *, about: st
         passages=[(run.name, place, run.passages) for place, run in enumerate(runs)],
         pictures=[(name, caption, Markup(svg)) for name, caption, svg in pictures],
         left_out=left_out,
+        plans=[(run.name, run.plan) for run in runs if run.plan],
         facts=parts.fact_rows(runs),
     )
     write_atomic(path, page)

@@ -28,7 +28,8 @@ class RunReport:
     """All that a report says of one run.
 
     `metrics` are the records of metrics.jsonl; `samples` have source, reference and translation;
-    `passages` are texts under the names of what they are; `facts` are shown as they are
+    `passages` are texts under the names of what they are; `plan` has rows of what was planned, what
+    happened and their ratio; `facts` are shown as they are
     (parameters, seconds, tokens/s, device, dtype ...).
     """
 
@@ -39,6 +40,7 @@ class RunReport:
     alignments: list[Alignment] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     passages: list[dict[str, str]] = field(default_factory=list)
+    plan: list[tuple[str, str, str, str]] = field(default_factory=list)
 
 
 def distinct(runs: Sequence[RunReport]) -> list[RunReport]:

@@ -35,7 +35,9 @@ from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, re
 from headway.settings.training import TrainSettings
 from headway.training.fine_tuning import adapt, plain_weights
 from headway.training.loop import Hook, NotFinite, Trainer
+from headway.training.mup import begin_mup
 from headway.training.optimizer import restore_optimizers
+from headway.training.peak import device_peak, step_peak
 from headway.training.probe import faster_dtype
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState
@@ -99,6 +101,8 @@ class _Run:
         judge = functools.partial(self.task.judge, working)
         hooks = RunHooks(self.folder, self.task.recipe, self.trainer, judge, log)
         settings = self.task.recipe.train
+        planned = getattr(self.task.recipe, "plan", None) is not None
+        held = step_peak(self.trainer) if planned else None
         try:
             self.trainer.run(
                 Hook(settings.log_every, hooks.on_log),
@@ -108,6 +112,9 @@ class _Run:
                 ],
                 leave=hooks.on_save,
             )
+            held = held or (device_peak(self.device) if planned else None)
+            if held:
+                log.write({"kind": "memory", "step": self.trainer.state.step, "bytes": held})
             hooks.on_end(self.trainer.state)
         except NotFinite:
             if all(bool(weight.isfinite().all()) for weight in self.trainer.weights):
@@ -252,6 +259,8 @@ def _trainer(
     model = task.build()
     if weights is not None:
         model.load_state_dict(dict(weights))
+    else:
+        begin_mup(model, recipe.train)
     adapt(model, recipe.train, seed=recipe.seed)
     return Trainer(
         model.to(device),

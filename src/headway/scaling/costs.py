@@ -60,6 +60,13 @@ def flops_a_token(shape: Shape) -> float:
     return 3.0 * sum(forward_flops(shape.settings, shape.n_tokens, shape.length).values())
 
 
+def moved_a_flop(shape: Shape, dtype: Literal["bfloat16", "float32"]) -> float:
+    """Bytes that a training keeps for its backward pass, logits too, for each of its FLOPs."""
+    batch = Batch(1, shape.length, dtype)
+    kept = training_bytes(shape.settings, shape.n_tokens, batch).activations / shape.length
+    return (kept + 4.0 * shape.n_tokens) / flops_a_token(shape)
+
+
 def serving_flops(shape: Shape) -> float:
     """FLOPs of a token that is read or written later, the mean over a text."""
     operations = forward_flops(shape.settings, shape.n_tokens, shape.length, useful=True)
@@ -102,13 +109,14 @@ def fewest(shape: Shape, machine: Machine) -> int | None:
 def cost(
     flops: float,
     tokens: float,
+    shape: Shape,
     machine: Machine,
     devices: int,
     hardware: Hardware,
     share: float | None = None,
 ) -> Cost:
-    """What so many FLOPs for so many tokens take on `devices` of a machine."""
-    low, likely, high = hardware.rate(machine, share)
+    """What so many FLOPs for so many tokens of a model take on `devices` of a machine."""
+    low, likely, high = hardware.rate(machine, share, moved=moved_a_flop(shape, machine.dtype))
     device_hours = flops / likely / 3600
     hours = Range(*(flops / (rate * devices) / 3600 for rate in (high, likely, low)))
     usd = None

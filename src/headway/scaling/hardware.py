@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from headway.base.errors import UserError, unknown
+from headway.base.files import cached
 from headway.settings.base import Settings, explain
 
 SHIPPED = resources.files("headway") / "scaling" / "hardware.toml"
@@ -53,23 +54,32 @@ class Peak(Settings):
         return self
 
 
+class Measured(Peak):
+    """TFLOP/s of whole trainings, in place of a share of the peak.
+
+    With `moves` (GB/s) they are of the products alone: what a training keeps for its backward pass
+    is moved at that rate beside them, which weighs more in small models.
+    """
+
+    moves: PositiveFloat | None = None
+
+
 class Machine(Settings):
     """One accelerator or processor; see the head of hardware.toml for the units.
 
-    `measured` are TFLOP/s of whole trainings, seen on this very machine: they are taken in place of
-    a share of the peak.
+    `measured` was seen on this very machine.
     """
 
     name: str
     peak: Peak
     memory: PositiveFloat
-    bandwidth: PositiveFloat
+    bandwidth: PositiveFloat | None = None
     power: PositiveFloat | None = None
     source: str
     date: datetime.date
     price: Price | None = None
     utilisation: Utilisation | None = None
-    measured: Peak | None = None
+    measured: Measured | None = None
     note: str = ""
 
     @property
@@ -99,16 +109,21 @@ class Hardware(Settings):
             raise unknown("machine", name, self.machine, where="--machine")
         return self.machine[name]
 
-    def rate(self, machine: Machine, share: float | None = None) -> tuple[float, float, float]:
+    def rate(
+        self, machine: Machine, share: float | None = None, *, moved: float = 0.0
+    ) -> tuple[float, float, float]:
         """FLOP/s of a training on one machine: least, likely, greatest.
 
-        `share` of the peak replaces what the table says.
+        `share` of the peak replaces what the table says. `moved` are the bytes that a training
+        keeps for its backward pass, for each of its FLOPs.
         """
         peak = 1e12 * (getattr(machine.peak, machine.dtype) or 0.0)
         if share is not None:
             return peak * share, peak * share, peak * share
         if machine.measured is not None:
             seen = 1e12 * (getattr(machine.measured, machine.dtype) or 0.0)
+            if seen and machine.measured.moves:
+                seen = 1 / (1 / seen + moved / (1e9 * machine.measured.moves))
             if seen:
                 return seen, seen, seen
         low, likely, high = (machine.utilisation or self.training).utilisation
@@ -116,15 +131,16 @@ class Hardware(Settings):
 
 
 def load_hardware(own: Path | None = None) -> Hardware:
-    """The shipped table; machines of the file `own` are added to it or replace its own.
+    """The shipped table; machines that were calibrated here, then those of the file `own`, are
+    added to it or replace its own.
 
     Raises UserError with the key for what does not fit.
     """
     table = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
     where = "hardware.toml"
-    if own is not None:
-        where = str(own)
-        added = _read(own)
+    for file in filter(None, (calibrated() if calibrated().exists() else None, own)):
+        where = str(file)
+        added = read_toml(file)
         wrong = sorted(added.keys() - {"machine", "training"})
         if wrong:
             raise unknown("table", wrong[0], ["machine", "training"], where=where)
@@ -137,7 +153,13 @@ def load_hardware(own: Path | None = None) -> Hardware:
         raise explain(error, Hardware, where) from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def calibrated() -> Path:
+    """Where `headway plan --calibrate` keeps what it learnt, if no file is named."""
+    return cached("hardware.toml")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file. Raises UserError for one that cannot be read."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:

@@ -16,6 +16,7 @@ from headway.scaling.costs import (
     cost,
     fewest,
     flops_a_token,
+    moved_a_flop,
     place,
     serving_flops,
 )
@@ -29,6 +30,7 @@ from headway.scaling.sizes import Size, pick, repeated
 from headway.scaling.units import short
 
 SAME_RUNS = (CHINCHILLA, CHINCHILLA_EXACT, BESIROGLU, SARDANA)
+_PASSES = 4  # that find a size and its speed together
 _MOST_HOURS = 30 * 24.0  # a training that is given machines freely lasts no longer
 
 
@@ -99,10 +101,13 @@ class Plan:
 def make_plan(question: Question, hardware: Hardware, law: ParametricLaw = BESIROGLU) -> Plan:
     """The plan for a question. Raises UserError with a reason for what cannot be."""
     machine = hardware.find(question.machine)
-    rate = hardware.rate(machine, question.utilisation)[1]
     allowed = device_hours(question, machine)
-    flops = None if allowed is None else allowed * 3600 * rate
-    sizes = pick(question, law, flops)
+    moved = 0.0
+    depends = machine.measured is not None and machine.measured.moves is not None
+    for _ in range(_PASSES if depends else 1):  # its speed may be a matter of what it trains
+        rate = hardware.rate(machine, question.utilisation, moved=moved)[1]
+        sizes = pick(question, law, None if allowed is None else allowed * 3600 * rate)
+        moved = moved_a_flop(sizes[0].shape, machine.dtype)
     devices = _devices(question, sizes, machine, rate)
     choices: list[Planned] = []
     for size in sizes:
@@ -158,7 +163,7 @@ def _planned(
     serving = None
     if question.serve_tokens is not None:
         later = question.serve_tokens * serving_flops(size.shape)
-        serving = cost(later, question.serve_tokens, machine, devices, hardware, share)
+        serving = cost(later, question.serve_tokens, size.shape, machine, devices, hardware, share)
     params = float(size.shape.parameters.all)
     return Planned(
         size.name,
@@ -170,7 +175,7 @@ def _planned(
         6 * params * size.tokens,
         expected_loss(law, params, size.tokens, size.unique),
         place(size.shape, machine, devices),
-        cost(flops, size.tokens, machine, devices, hardware, share),
+        cost(flops, size.tokens, size.shape, machine, devices, hardware, share),
         serving,
         law.measured.outside(params=params, tokens=size.tokens),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headway.base.files import write_atomic
 from headway.lens.charts import curves_svg
 from headway.scaling.costs import Range, flops_a_token
+from headway.scaling.pages import write_template
 from headway.scaling.plan import Plan, Planned, assumptions, expected_loss
 from headway.scaling.plan_recipe import plan_recipe
 from headway.scaling.shapes import shape_of
@@ -61,19 +61,11 @@ def write_page(plan: Plan, path: Path) -> None:
 
     It has no script and asks for nothing from elsewhere; every text in it is escaped.
     """
-    import jinja2
     from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("headway.scaling"), jinja2.PackageLoader("headway.runs")]
-        ),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    page = environment.get_template("plan.html.j2").render(
+    write_template(
+        "plan.html.j2",
+        path,
         question=question_text(plan),
         choices=plan.choices,
         rows=plan_rows(plan),
@@ -81,9 +73,11 @@ def write_page(plan: Plan, path: Path) -> None:
         flops=short(plan.choices[0].flops),
         outside=outside_text(plan),
         assumed=assumptions(plan),
-        recipes=[(each.name, dump_toml(plan_recipe(each))) for each in plan.choices],
+        recipes=[
+            (each.name, dump_toml(plan_recipe(each, plan.question.machine)))
+            for each in plan.choices
+        ],
     )
-    write_atomic(path, page)
 
 
 def size_chart(plan: Plan) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from headway.base.errors import unknown
 from headway.scaling.plan import Plan, Planned
 from headway.scaling.units import short
+from headway.settings.memory import Batch, training_bytes
 
 _LEAST_ROWS = 8  # texts of a step
 _WARMUP = (0.01, 2000)  # a share of the steps, and the most
@@ -32,10 +33,11 @@ def find_choice(plan: Plan, name: str | None) -> Planned:
     return names[name]
 
 
-def plan_recipe(planned: Planned) -> dict[str, Any]:
+def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
     """The recipe as a table: data is to be named, all else is set.
 
-    One process makes the whole step, `accumulate` batches of as many rows as fit on a device.
+    What was planned on `machine` is in it, for the run's report to compare. One process makes the
+    whole step, `accumulate` batches of as many rows as fit on a device.
     """
     shape, T = planned.shape, planned.shape.length
     blocks = 6.0 * shape.parameters.without_embeddings * planned.tokens
@@ -67,7 +69,33 @@ def plan_recipe(planned: Planned) -> dict[str, Any]:
             "evaluate_every": every,
             "save_every": every,
         },
+        "plan": _expected(planned, machine, rows, accumulate),
     }
+
+
+def _expected(planned: Planned, machine: str, rows: int, accumulate: int) -> dict[str, Any]:
+    """What the run's report will be compared with; the memory is that of the recipe's batches."""
+    cost, placement = planned.cost, planned.placement
+    spreads = {
+        "tokens_per_second": cost.tokens_per_second,
+        "hours": cost.hours,
+        "loss": planned.loss,
+    }
+    found: dict[str, Any] = {"machine": machine, "devices": cost.devices, "tokens": planned.tokens}
+    for name, each in spreads.items():
+        found[name] = [float(f"{value:.6g}") for value in (each.low, each.likely, each.high)]
+    if placement is not None:
+        batch = Batch(
+            rows,
+            planned.shape.length,
+            placement.dtype,
+            recomputes=placement.recomputes,
+            accumulates=accumulate > 1,
+        )
+        settings, ids = planned.shape.settings, planned.shape.n_tokens
+        need = training_bytes(settings, ids, batch, shards=placement.shards)
+        found["memory"] = float(need.peak)
+    return found
 
 
 # What all such models have as the recipe's settings have it anyway.

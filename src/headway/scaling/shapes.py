@@ -83,6 +83,68 @@ def shape_of(
     return Shape(settings, V, count_parameters(settings, V))
 
 
+def widened(settings: DecoderSettings, width: int, n_layers: int | None = None) -> DecoderSettings:
+    """A model of another width, by more or fewer heads of the same width, and of another depth.
+
+    Heads of keys and values, and the feed-forward part, keep their shares. Raises UserError for a
+    width that is no whole number of heads.
+    """
+    K, D, unit = settings.head_width, settings.d_model, _unit(settings)
+    if width < 1 or width % unit:
+        raise UserError(
+            f"a width of {width} is no whole number of heads like those of this model",
+            todo=f"choose a multiple of {unit}",
+        )
+    heads = width * settings.n_heads // D
+    kv_heads = heads * settings.kv_heads // settings.n_heads
+    inner = max(1, round(settings.d_feed_forward * width / D / 8)) * 8
+    return settings.model_copy(
+        update={
+            "d_model": width,
+            "d_feed_forward": settings.d_feed_forward if width == D else inner,
+            "n_heads": heads,
+            "n_kv_heads": None if settings.n_kv_heads is None else kv_heads,
+            "d_head": None if K * heads == width else K,
+            "n_layers": n_layers or settings.n_layers,
+        }
+    )
+
+
+def _unit(settings: DecoderSettings) -> int:
+    """The width of the fewest heads that a model like this one can have."""
+    D, H, G = settings.d_model, settings.n_heads, settings.kv_heads
+    return D * math.lcm(H // G, H // math.gcd(D, H)) // H
+
+
+def resized(settings: DecoderSettings, n_tokens: int, params: float) -> DecoderSettings:
+    """The model `widened` and deepened to about `params` (all of them), its proportions kept.
+
+    Of the widths that are whole heads and the depths that go with them, the one whose size is
+    nearest and whose width over depth is nearest to the model's own: 9 % of size weigh as much as a
+    factor of 2 there. Raises UserError if one head and one layer are too many.
+    """
+    ratio, unit = settings.d_model / settings.n_layers, _unit(settings)
+    best, least = None, math.inf
+    for width in range(unit, WIDEST + 1, unit):
+        one, two = (
+            count_parameters(widened(settings, width, layers), n_tokens).all for layers in (1, 2)
+        )
+        layers = round((params - one) / (two - one)) + 1
+        if layers < 1:
+            break
+        built = one + (layers - 1) * (two - one)
+        far = 8 * abs(math.log2(built / params)) + abs(math.log2(width / layers / ratio))
+        if far < least:
+            best, least = (width, layers), far
+    if best is None:
+        raise UserError(
+            f"this model cannot be made as small as {short(params)} parameters",
+            where="--sizes",
+            todo="choose larger sizes, narrower heads or fewer ids",
+        )
+    return widened(settings, *best)
+
+
 def _widths() -> list[int]:
     """64, 128, … in steps that grow with the width."""
     found, width = [], 64

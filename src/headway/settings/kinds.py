@@ -16,6 +16,7 @@ from headway.settings.model import (
     TransformerSettings,
     TranslatorSettings,
 )
+from headway.settings.planned import PlannedSettings
 from headway.settings.rows import AnswerSettings, LabelSettings
 from headway.settings.tokenizer import PairTokenizerSettings, TokenizerSettings
 from headway.settings.toml import dump_toml
@@ -23,6 +24,7 @@ from headway.settings.training import (
     EvaluateSettings,
     FineTuneSettings,
     LabelEvaluateSettings,
+    LanguageTrainSettings,
     TextEvaluateSettings,
     TextTrainSettings,
     TrainSettings,
@@ -108,13 +110,25 @@ class _TextRecipe(Recipe):
 
 
 class LanguageRecipe(_TextRecipe):
-    """A causal language model, from documents."""
+    """A causal language model, from documents; `plan` is what was expected of it."""
+
+    FIXED = (*_TextRecipe.FIXED, "train.mup")
 
     model: DecoderSettings
+    train: LanguageTrainSettings
+    plan: PlannedSettings | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         _check_length(self.data, self.model, self.train)
+        model = self.model
+        if self.train.mup and (model.order != "pre" or model.norm == "none"):
+            raise ValueError(
+                "train.mup makes the logits' size a matter of the last norm: it needs "
+                "model.order = 'pre' and a model.norm"
+            )
+        if self.train.mup and model.scale_embedding:
+            raise ValueError("train.mup needs model.scale_embedding = false: √D grows with D")
         return self
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any
 
 
 def dump_toml(table: dict[str, Any]) -> str:
-    """TOML text of a table of strings, numbers, booleans, flat lists and tables of these."""
+    """TOML text of a table of strings, numbers, booleans, dates, flat lists and tables of these."""
     return "\n".join(_lines(table, ())).strip() + "\n"
 
 
@@ -32,4 +33,6 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat()
     raise TypeError(f"TOML here holds no {type(value).__name__}")

@@ -83,6 +83,24 @@ class TextTrainSettings(TrainSettings):
     label_smoothing: Rate = 0.0
 
 
+class MupSettings(Settings):
+    """The maximal update parametrisation, μP (Yang et al., 2022): one learning rate for all widths.
+
+    `base_width` is the width that the learning rate was found for, where all is as without; a
+    wider model begins and learns so that its activations change as much. `base_head` is the width
+    of a head there, if it is not the same.
+    """
+
+    base_width: PositiveInt
+    base_head: PositiveInt | None = None
+
+
+class LanguageTrainSettings(TextTrainSettings):
+    """Of a causal language model, whose learning rate can be that of another width."""
+
+    mup: MupSettings | None = None
+
+
 class LoraSettings(Settings):
     """Fine-tuning of low-rank updates alone: W + (α / r) B A (Hu et al., 2022).
 

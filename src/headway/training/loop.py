@@ -137,7 +137,7 @@ class Trainer:
             nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(self.settings, step)
+                group["lr"] = group["share"] * learning_rate(self.settings, step)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 

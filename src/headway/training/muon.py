@@ -22,12 +22,12 @@ class Muon(torch.optim.Optimizer):
     """Nesterov momentum, made nearly orthogonal (Jordan et al., 2024).
 
     A step has the size of one of Adam's: its root mean square is 0.2 (Liu et al., 2025, section
-    2.2). The decay is that of AdamW. `weights` are matrices.
+    2.2). The decay is that of AdamW. `weights` are matrices, or groups of them.
     """
 
     def __init__(
         self,
-        weights: Iterable[nn.Parameter],
+        weights: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
         *,
         lr: float,
         weight_decay: float = 0.0,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from headway.settings.training import TrainSettings
 from headway.training.muon import Muon
+from headway.training.mup import mup_rates
 
 _HEADS = ("head", "follows")  # of a model: they give logits
 
@@ -23,7 +24,8 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
     would move rare ones as far as frequent ones, so AdamW keeps them. One rate serves both, since a
     step of Muon is made as large as one of Adam.
 
-    Matrices decay if `weight_decay` is set; vectors (norms, biases) never do.
+    Matrices decay if `weight_decay` is set; vectors (norms, biases) never do. Each group has the
+    `share` of the learning rate that is its own (μP); what decays in a step is the same with any.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     muon: list[nn.Parameter] = []
@@ -36,21 +38,36 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
         inside = {weight for layer in layers for weight in layer.parameters() if weight.dim() == 2}
         muon = [weight for weight in weights if weight in inside - rows]
     rest = [weight for weight in weights if weight not in set(muon)]
-    groups = [
-        {"params": [w for w in rest if w.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [w for w in rest if w.dim() < 2], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
+    rates = mup_rates(model, settings)
     made: list[torch.optim.Optimizer] = []
     if muon:
-        made.append(Muon(muon, lr=settings.learning_rate, weight_decay=settings.weight_decay))
-    if groups:
+        made.append(Muon(_groups(muon, settings, rates), lr=settings.learning_rate))
+    if rest:
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
         betas = (settings.betas[0], settings.betas[1])
+        groups = _groups(rest, settings, rates)
         made.append(
             kind(groups, lr=settings.learning_rate, betas=betas, eps=settings.eps, fused=True)
         )
     return made
+
+
+def _groups(
+    weights: Sequence[nn.Parameter], settings: TrainSettings, rates: Mapping[Tensor, float]
+) -> list[dict[str, Any]]:
+    """Matrices, then vectors, by their share of the rate."""
+    found: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for weight in weights:
+        found.setdefault((weight.dim() < 2, rates.get(weight, 1.0)), []).append(weight)
+    return [
+        {
+            "params": found[flat, share],
+            "share": share,
+            "lr": share * settings.learning_rate,
+            "weight_decay": 0.0 if flat else settings.weight_decay / share,
+        }
+        for flat, share in sorted(found)
+    ]
 
 
 def optimizer_tensors(

@@ -7,14 +7,13 @@ import copy
 import hashlib
 import json
 import math
-import os
 import time
 from pathlib import Path
 
 import torch
 
 from headway.base.errors import UserError
-from headway.base.files import write_atomic
+from headway.base.files import cached, write_atomic
 from headway.base.runtime import processor
 from headway.training.loop import NotFinite, Trainer
 
@@ -28,7 +27,7 @@ def faster_dtype(trainer: Trainer) -> str:
     The answer is kept for this machine, torch and model in the user's cache folder. The trainer's
     model, optimiser and state are left as they were.
     """
-    known = _cache_file()
+    known = cached("dtype.json")
     answers = _read(known)
     key = _key(trainer)
     if key not in answers:
@@ -73,11 +72,6 @@ def _key(trainer: Trainer) -> str:
         [(name, tuple(weight.shape)) for name, weight in trainer.model.named_parameters()],
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-
-
-def _cache_file() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "headway" / "dtype.json"
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -8,17 +8,24 @@ from typing import Any
 from headway.base.progress import say
 from headway.base.runtime import processor
 from headway.checkpoint.run import RunFolder
+from headway.runs.planned import plan_rows
 from headway.runs.report import write_report
 from headway.runs.report_parts import RunReport
 from headway.runs.tasks.base import Judgement
+from headway.settings.planned import PlannedSettings
 
 PASSAGES = "passages"
 
 
 def end_run(
-    folder: RunFolder, found: Judgement | None, *, part: str, facts: Mapping[str, str]
+    folder: RunFolder,
+    found: Judgement | None,
+    *,
+    part: str,
+    facts: Mapping[str, str],
+    plan: PlannedSettings | None = None,
 ) -> None:
-    """Add what the test found to the log, say it, write report.html."""
+    """Add what the test found to the log, say it, write report.html, beside the plan if any."""
     records = [record for record in folder.metrics.read() if record["kind"] != "test"]
     if found is not None:
         step = max((record["step"] for record in records), default=0)
@@ -29,6 +36,7 @@ def end_run(
     report = RunReport(
         name=folder.path.name,
         metrics=records,
+        plan=plan_rows(plan, records),
         passages=_passages(records),
         facts={**facts, **told, **_training(records), "machine": processor()},
     )

@@ -54,7 +54,8 @@ class HeldTask(Task[O], Generic[O, P]):
         """Judge on the test part, or on the validation part if there is none."""
         name, part = ("valid", self.valid) if self.test is None else ("test", self.test)
         found = None if part is None else self.judged(opened, part)
-        end_run(folder, found, part=name, facts=self.facts(opened))
+        plan = getattr(self.recipe, "plan", None)
+        end_run(folder, found, part=name, facts=self.facts(opened), plan=plan)
 
     def facts(self, opened: Any) -> dict[str, str]:
         """What the report tells of the model."""
