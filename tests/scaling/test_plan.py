@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_recomputed_then_sharded() -> None:
 @pytest.mark.parametrize("question", [{"money": 1000}, {"hours": 2, "machine": "laptop-cpu"}])
 def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any]) -> None:
     for choice in plan(**question).choices:
-        recipe = load_recipe(plan_recipe(choice))
+        recipe = load_recipe(plan_recipe(choice, "h100-sxm"))
         assert isinstance(recipe, LanguageRecipe)
         train, n_tokens = recipe.train, recipe.tokenizer.size
         assert count_parameters(recipe.model, n_tokens) == choice.shape.parameters

@@ -69,7 +69,8 @@ def step_peak(trainer: Trainer) -> int | None:
     tensors = [one for one in there if isinstance(one, Tensor)]
     with Peak(tensors) as peak:
         trial.advance(batches)
-    return sum(tensor.untyped_storage().nbytes() for tensor in tensors) + peak.most
+    kept: int = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    return kept + peak.most
 
 
 def device_peak(device: torch.device) -> int | None:
