@@ -1,0 +1,67 @@
+"""Tensors that are spread over ranks: each rank writes its part, any number of ranks reads them.
+
+torch.distributed.checkpoint with its safetensors storage, since its usual one writes a pickle. The
+tensors of the optimiser stand beside the weights, as `weight's name/part`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+
+def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write this rank's parts of the tensors into a folder; all ranks must ask.
+
+    Raises OSError on all of them where the disk refuses one.
+    """
+    from torch.distributed import checkpoint as dcp
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        dcp.save(dict(tensors), storage_writer=writer)
+    except CheckpointException as error:
+        first, _ = next(iter(error.failures.values()))
+        raise first from error
+
+
+def read_shards(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, whole; no other rank is needed."""
+    from torch.distributed import checkpoint as dcp
+
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    known = reader.read_metadata().state_dict_metadata
+    tensors = {
+        name: torch.empty(each.size, dtype=each.properties.dtype)
+        for name, each in known.items()
+        if isinstance(each, dcp.metadata.TensorStorageMetadata)
+    }
+    with warnings.catch_warnings(action="ignore"):  # that there are no ranks is known
+        dcp.load(dict(tensors), storage_reader=reader, no_dist=True)
+    return tensors
+
+
+def load_shards(folder: Path, model: nn.Module) -> dict[str, Tensor]:
+    """Fill a model that is spread over ranks; returns the optimiser's tensors, spread like it.
+
+    All ranks must ask, as many as there are; each reads its parts. The files may be those of any
+    number of ranks, or of one.
+    """
+    from torch.distributed import checkpoint as dcp
+
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    weights: dict[str, Tensor] = {name: w.detach() for name, w in model.named_parameters()}
+    weights |= {name: value for name, value in model.named_buffers() if name in model.state_dict()}
+    state: dict[str, Tensor] = {}
+    for name, known in reader.read_metadata().state_dict_metadata.items():
+        weight = weights.get(name.rpartition("/")[0])
+        if weight is not None and isinstance(known, dcp.metadata.TensorStorageMetadata):
+            whole = known.size == weight.shape
+            state[name] = torch.zeros_like(weight) if whole else torch.zeros(known.size)
+    dcp.load({**weights, **state}, storage_reader=reader)
+    return state
