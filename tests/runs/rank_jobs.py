@@ -1,19 +1,23 @@
-"""One of several processes that train toys together; the first one writes what came of it.
+"""Processes that train toys together; the first one writes what came of it.
 
-    RANK=0 PORTS="…" MASTER_ADDR=127.0.0.1 python tests/runs/rank_jobs.py FOLDER
+    python tests/runs/rank_jobs.py FOLDER PORT PORT …
 
 Two of four processes train each toy together, and alone; then all four train some. `recipe.json` in
-the folder is a run's: two save it, four go on with it. test_ranks.py looks at what came of it.
+the folder is a run's: two save it, four go on with it. test_ranks.py looks at what came of it. The
+processes are forked, so that each one costs milliseconds and not an import of torch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import shutil
+import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +73,7 @@ def toy(kind: str, dropout: float) -> tuple[nn.Module, Batches, Any]:
     if kind in ("translation", "recurrent"):
         pairs = EncodedPairs(one, side(random))
         settings: Any = RecurrentSettings(
-            d_embedding=8, d_hidden=9, score="additive", dropout=dropout
+            d_embedding=8, d_hidden=10, score="additive", dropout=dropout
         )
         if kind == "translation":
             settings = TransformerSettings(
@@ -91,7 +95,7 @@ def toy(kind: str, dropout: float) -> tuple[nn.Module, Batches, Any]:
         model = build_classifier(encoder, n_tokens=V, n_classes=3)
         return model, batches, PredictLabel(0.0, regression=False)
     words = Vocabulary(2, 3, PAD, 4, np.arange(V) < 5, np.ones(V, bool), np.arange(5, V))
-    texts = [marked(random.integers(5, V, (3, 4)).tolist()) for _ in range(6)]
+    texts = [marked(random.integers(5, V, (3, 4)).tolist()) for _ in range(12)]
     rows = SentenceRows(EncodedSide.of(texts), 12, seed=(1,), pairs=True)
     hidden = MaskedBatches([rows], [1.0], 48, 1, PAD, Masking(words, 0.15, False))
     return build_masked(encoder, n_tokens=V), hidden, PredictMasked(0.0)
@@ -150,7 +154,7 @@ def refusals(ranks: Ranks) -> list[str]:
     """What is said where ranks have read different data, and where one does not answer."""
     said = []
     try:
-        ranks.agree(f"{ranks.rank:064x}", "data")
+        ranks.agree(64 * str(ranks.rank), "data")
     except UserError as error:
         said.append(str(error))
     return said
@@ -169,10 +173,10 @@ def silence(rank: int) -> str:
     return ""
 
 
-def main(folder: Path) -> None:
-    torch.set_num_threads(1)
-    rank, ports = int(os.environ["RANK"]), iter(os.environ["PORTS"].split())
+def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
+    """What one of the processes does."""
     recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
 
     def among(size: int) -> bool:
         """Be one of so many; whether this process is."""
@@ -201,5 +205,25 @@ def main(folder: Path) -> None:
         (folder / "found.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
 
 
+def main(folder: Path, ports: list[str]) -> None:
+    torch.set_num_threads(1)
+    children = []
+    for rank in range(4):
+        children.append(os.fork())
+        if not children[-1]:
+            try:
+                work(folder, rank, iter(ports))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    for _ in children:
+        if os.wait()[1]:  # the others would wait for it at their next meeting
+            for child in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            sys.exit(1)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

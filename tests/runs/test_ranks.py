@@ -30,12 +30,12 @@ LAUNCH = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
 LAUNCH |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
 
 
-def free_ports(n: int) -> str:
+def free_ports(n: int) -> list[str]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
-        return " ".join(str(each.getsockname()[1]) for each in sockets)
+        return [str(each.getsockname()[1]) for each in sockets]
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +50,16 @@ def folder(
     recipe["model"] |= {"d_model": 16, "d_feed_forward": 32, "dropout": 0.2}
     recipe["evaluate"] = {"lines": 8, "beam": 1}
     (made / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
-    common = os.environ | LAUNCH | {"PORTS": free_ports(6), "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, JOBS, made],
-            env=common | {"RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        for rank in range(4)
-    ]
-    told = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, "\n".join(told)
+    command = [sys.executable, str(JOBS), str(made), *free_ports(6)]
+    ran = subprocess.run(
+        command,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
     return made
 
 

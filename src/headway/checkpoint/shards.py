@@ -14,6 +14,14 @@ import torch
 from torch import Tensor, nn
 
 
+def untied(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Each tensor under its first name; its other names, and which is their first."""
+    first: dict[int, str] = {}
+    names = {name: first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
+    kept = {name: tensors[name] for name in first.values()}
+    return kept, {name: known for name, known in names.items() if name != known}
+
+
 def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write this rank's parts of the tensors into a folder; all ranks must ask.
 

@@ -31,12 +31,13 @@ from headway.base.files import (
     to_json,
 )
 from headway.checkpoint.run import FORMAT
-from headway.checkpoint.shards import read_shards, write_shards
+from headway.checkpoint.shards import read_shards, untied, write_shards
 from headway.checkpoint.weights import read_tensors, write_tensors
 from headway.training.ranks import Ranks
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 _RECORD = "complete.json"
+_TIED = "tied"  # of a state: other names of a tensor -> its first one
 _NAME = re.compile(r"step-(\d+)")
 
 
@@ -111,16 +112,18 @@ def save_shards(
 ) -> None:
     """`save_checkpoint` of tensors that are spread over ranks, the optimiser's among them.
 
-    All ranks must ask: each writes a file, the first one all the rest. Raises UserError for a
+    Names of one tensor are written once. All ranks must ask: each writes a file, the first one all the rest. Raises UserError for a
     folder that is not the same one for all of them.
     """
 
+    kept, tied = untied(tensors)
+
     def write(part: Path) -> None:
         ranks.told([os.getpid()])
-        write_shards(part, tensors)
+        write_shards(part, kept)
 
     if ranks.leads:
-        _filled(folder, step, write, state=state, keep=keep, also=also)
+        _filled(folder, step, write, state={**state, _TIED: tied}, keep=keep, also=also)
     else:
         (process,) = ranks.told([0])
         part = part_of(folder / f"step-{step}", int(process))
@@ -128,7 +131,7 @@ def save_shards(
             what = f"rank {ranks.rank} does not see the folder that the first rank writes to"
             todo = "choose one with --out that is on a disk of all machines"
             raise UserError(what, where=str(folder), todo=todo)
-        write_shards(part, tensors)
+        write_shards(part, kept)
     ranks.wait()
 
 

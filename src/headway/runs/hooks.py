@@ -160,7 +160,7 @@ class RunHooks:
             "keep": settings.keep,
             "also": regular_saves(state.step, settings),
         }
-        folder, weights = self.folder.checkpoints, model.state_dict()
+        folder, weights = self.folder.checkpoints, model.state_dict(keep_vars=True)
         if self.trainer.shards:
             save_shards(folder, state.step, tensors={**weights, **optimizer}, **about, ranks=ranks)
         else:

@@ -196,6 +196,7 @@ def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
 
 def _restored(checkpoint: Checkpoint, ranks: Ranks) -> TrainState:
     table = checkpoint.state()
+    table.pop("tied", None)
     here = {"threads": torch.get_num_threads(), "ranks": ranks.size}
     for what, n in here.items():
         before = table.pop(what, 1)  # checkpoints of one rank did not always say so

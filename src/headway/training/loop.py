@@ -154,12 +154,11 @@ class Trainer:
             noise = Noise(self.seed, step, number)
             with last_sums(self.network, place == len(shares) - 1):
                 losses: Losses = self.network(
-                    self.objective, batch.to(self.device), noise, self.settings.dtype
+                    self.objective, counts, batch.to(self.device), noise, self.settings.dtype
                 )
                 terms = [
                     loss.objective / (counts[part] if own else math.inf)
                     for part, loss in losses.items()
-                    if counts[part]
                 ]
                 sum(terms[1:], start=terms[0]).backward()  # type: ignore[no-untyped-call]
             for part, loss in losses.items():

@@ -7,7 +7,7 @@ import datetime
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from headway.nn.block import Block
 from headway.training.objectives import Losses
 
 ANSWER = datetime.timedelta(minutes=10)  # in which every rank must come to what all do together
-_EVALUATION = datetime.timedelta(days=365)  # the first rank's own work can take any time
+_EVALUATION = datetime.timedelta(days=20)  # the first rank's own work can take any time
 _LOST = re.compile(r"gloo|nccl|connection (closed|reset)|timed? ?out|broken pipe|socket", re.I)
 
 
@@ -155,13 +155,19 @@ class _Whole(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, objective: Callable[..., Losses], *given: Any) -> Losses:
-        """The losses of an objective that is given the model and the rest."""
-        return objective(self.model, *given)
+    def forward(
+        self, objective: Callable[..., Losses], counts: Mapping[str, int], *given: Any
+    ) -> Losses:
+        """The losses of an objective that is given the model and the rest: those that count.
+
+        What does not count is not given, for DDP would take it as used and make gradients of 0.
+        """
+        losses = objective(self.model, *given)
+        return {part: loss for part, loss in losses.items() if counts[part]}
 
 
 def spread(model: nn.Module, ranks: Ranks, *, shards: bool) -> nn.Module:
-    """The model over ranks, to be called with an objective and what that takes beside the model.
+    """The model over ranks, called with an objective, its counts, and what it takes beside a model.
 
     Gradients become the sum over all ranks. Replicated (DistributedDataParallel; Li et al., 2020)
     each rank has all weights; with `shards` (FSDP2; Zhao et al., 2023) each has a part of every
@@ -175,14 +181,12 @@ def spread(model: nn.Module, ranks: Ranks, *, shards: bool) -> nn.Module:
         return _sharded(whole)
     # a step may ask nothing of a part of the model, such as which text follows which; most ask all
     warnings.filterwarnings("ignore", ".*find_unused_parameters=True was specified")
-    spread = nn.parallel.DistributedDataParallel(
-        whole, broadcast_buffers=False, find_unused_parameters=True
-    )
-    spread.register_comm_hook(None, _summed)
-    return spread
+    replicated = nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
+    replicated.register_comm_hook(None, lambda _, bucket: _summed(bucket))
+    return replicated
 
 
-def _summed(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _summed(bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None, "this rank is one of them"
     found: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
@@ -193,6 +197,8 @@ def _sharded(whole: nn.Module) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
+    # keys and values are views, and nothing is done to them in place
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")
     kind = next(whole.parameters()).device.type
     mesh = init_device_mesh(kind, (dist.get_world_size(),))
     for tensor in whole.state_dict().values():
