@@ -80,8 +80,8 @@ def test_a_killed_rank_ends_the_others_and_the_run_goes_on(recipe: Path, tmp_pat
     run = tmp_path / "run"
     process = start("train", recipe, "--out", run)
     wait_for(4, run, process)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    os.kill(int(children[1]), signal.SIGKILL)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8")
+    os.kill(int(children.split()[1]), signal.SIGKILL)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     assert said.count("error: another rank has ended, or has not answered") == 1

@@ -112,10 +112,9 @@ def save_shards(
 ) -> None:
     """`save_checkpoint` of tensors that are spread over ranks, the optimiser's among them.
 
-    Names of one tensor are written once. All ranks must ask: each writes a file, the first one all the rest. Raises UserError for a
-    folder that is not the same one for all of them.
+    Names of one tensor are written once. All ranks must ask: each writes a file, the first one all
+    the rest. Raises UserError for a folder that is not the same one for all of them.
     """
-
     kept, tied = untied(tensors)
 
     def write(part: Path) -> None:
