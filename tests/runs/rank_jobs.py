@@ -82,7 +82,7 @@ def toy(kind: str, dropout: float) -> tuple[nn.Module, Batches, Any]:
         model: nn.Module = build(settings, n_source=V, n_target=V, seed=1)
         return model, PairBatches(pairs, 40, 1, pad=PAD, bos=BOS), PredictTarget(0.1)
     if kind in ("language", "answers"):
-        model = build_decoder(DecoderSettings(**SIZES, n_layers=3, dropout=dropout), n_tokens=V)
+        model = build_decoder(DecoderSettings(**SIZES, n_layers=2, dropout=dropout), n_tokens=V)
         if kind == "language":
             packing = Packing(one, 6, seed=(1,))
             return model, PackedBatches([packing], [1.0], 24, 1, PAD), PredictNext(0.0)
@@ -189,8 +189,6 @@ def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
             found |= {"two": compared(ranks), "refused": refusals(ranks)}
     if among(2):
         headway.train(recipe, out=folder / "parts", **{"train.steps": 4})
-    if among(2):
-        headway.train(recipe, out=folder / "copies", **{"train.parallel": "replicate"})
     if rank == 0:
         for name in ("four", "alone"):
             shutil.copytree(folder / "parts", folder / name)

@@ -46,11 +46,12 @@ def folder(
     made = tmp_path_factory.mktemp("ranks")
     settings: dict[str, Any] = {"steps": STEPS, "batch_tokens": 64, "accumulate": 4, "warmup": 2}
     settings |= {"log_every": 3, "evaluate_every": 4, "save_every": 2, "parallel": "shard"}
+    settings |= {"eps": 1e-2}  # else Adam makes a step of the last bits of a gradient of nothing
     recipe = toy_recipe("transformer", **settings)
     recipe["model"] |= {"d_model": 16, "d_feed_forward": 32, "dropout": 0.2}
     recipe["evaluate"] = {"lines": 8, "beam": 1}
     (made / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
-    command = [sys.executable, str(JOBS), str(made), *free_ports(6)]
+    command = [sys.executable, str(JOBS), str(made), *free_ports(5)]
     ran = subprocess.run(
         command,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -61,6 +62,14 @@ def folder(
     )
     assert ran.returncode == 0, ran.stderr
     return made
+
+
+@pytest.fixture(scope="module")
+def unbroken(folder: Path) -> Path:
+    """The run of that recipe that one rank trained."""
+    recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
+    headway.train(recipe, out=folder / "unbroken")
+    return folder / "unbroken"
 
 
 @pytest.fixture(scope="module")
@@ -96,33 +105,28 @@ def end(run: Path) -> tuple[dict[str, torch.Tensor], list[list[float]]]:
     return {**last.weights(), **last.optimizer()}, told
 
 
-@pytest.mark.parametrize("name", ["copies", "four", "alone"])
-def test_a_run_is_the_same_on_any_ranks_and_goes_on_with_others(name: str, folder: Path) -> None:
-    """B4, B11: on two; with parts, begun on two and ended on four, and on one."""
-    if not (folder / "unbroken").exists():
-        headway.train(folder_recipe(folder), out=folder / "unbroken")
+@pytest.mark.parametrize("name", ["four", "alone"])
+def test_a_run_is_the_same_on_any_ranks_and_goes_on_with_others(
+    name: str, folder: Path, unbroken: Path
+) -> None:
+    """B4, B11: begun on two with a part each, ended on four, and on one."""
     if name == "alone":
         headway.train(None, out=folder / name, resume=True, **{"train.steps": STEPS})
-    (ours, told), (theirs, wanted) = end(folder / name), end(folder / "unbroken")
+    (ours, told), (theirs, wanted) = end(folder / name), end(unbroken)
     assert ours.keys() == theirs.keys()
     far = {key: float((ours[key] - theirs[key]).abs().max()) for key in ours}
     assert {key: value for key, value in far.items() if not value < 5e-4} == {}
-    for one, other in zip([row for row in told if row[0]], wanted, strict=False):
-        assert one == pytest.approx(other, rel=1e-3), (told, wanted)
+    assert sum(told, []) == pytest.approx(sum(wanted, []), rel=1e-3)
     assert (folder / name / "report.html").exists()
 
 
-def folder_recipe(folder: Path) -> dict[str, Any]:
-    return dict(json.loads((folder / "recipe.json").read_text(encoding="utf-8")))
-
-
-def test_parts_on_the_disk_are_plain_and_whole(folder: Path) -> None:
+def test_parts_on_the_disk_are_plain_and_whole(folder: Path, unbroken: Path) -> None:
     """B7, B15, H12: a file of each rank, no pickle, no wrapper's names, ties kept."""
     path = folder / "parts" / "checkpoints" / f"step-{SAVED}"
     names = {file.name for file in path.iterdir()}
     shards = {f"shard-{n:05}-model-00001-of-00001.safetensors" for n in (1, 2)}
     assert names == {*shards, "state.json", "complete.json"}
-    assert json.loads((path / "complete.json").read_text())["files"].keys() == {
+    assert json.loads((path / "complete.json").read_text(encoding="utf-8"))["files"].keys() == {
         *shards,
         "state.json",
     }
@@ -130,7 +134,7 @@ def test_parts_on_the_disk_are_plain_and_whole(folder: Path) -> None:
     run = RunFolder(folder / "parts")
     with pytest.warns(UserWarning, match="weights of step 4"):
         weights = run_weights(run, stored_recipe(run))
-    assert weights.keys() == newest_weights(folder / "copies").keys()
+    assert weights.keys() == newest_weights(unbroken).keys()
     shard = path / min(shards)
     shard.write_bytes(shard.read_bytes()[:-1])
     found, passed_over = newest_checkpoint(folder / "parts" / "checkpoints")

@@ -56,9 +56,9 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name."""
         if self.sharded:
-            return {
-                name: value for name, value in read_shards(self.path).items() if "/" not in name
-            }
+            tensors = read_shards(self.path)
+            tensors |= {name: tensors[first] for name, first in self.state()[_TIED].items()}
+            return {name: value for name, value in tensors.items() if "/" not in name}
         return read_tensors(self.path / WEIGHTS)
 
     def optimizer(self) -> dict[str, Tensor]:
