@@ -112,7 +112,7 @@ def trained(kind: str, how: str, way: str, ranks: Ranks) -> dict[str, Tensor]:
     model, batches, objective = toy(kind, 0.0 if how == "split" else 0.2)
     given = {"warmup": 0, "learning_rate": 1e-2, "eps": 1e-2, "clip": 0.5, "dtype": "float32"}
     kinds = {"optimizer": "adamw", "weight_decay": 0.1, "parallel": way}
-    settings = TrainSettings(**{"steps": 2, **given, **kinds, **HOW[how]})  # type: ignore[arg-type]
+    settings = TrainSettings(**{"steps": 2, **given, **kinds, **HOW[how]})
     found = Trainer(model, settings, batches, objective, seed=1, device=CPU, ranks=ranks)
     taken = steps(settings.accumulate)
     found.advance(taken)
@@ -188,7 +188,7 @@ def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
         with joined(CPU) as (ranks, _):
             found |= {"two": compared(ranks), "refused": refusals(ranks)}
     if among(2):
-        headway.train(recipe, out=folder / "parts", **{"train.steps": 4})
+        headway.train(recipe, out=folder / "parts", train={"steps": 4})
     if rank == 0:
         for name in ("four", "alone"):
             shutil.copytree(folder / "parts", folder / name)
@@ -196,7 +196,7 @@ def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
         with joined(CPU) as (ranks, _):
             found["four"] = compared(ranks)
     if among(4):
-        headway.train(None, out=folder / "four", resume=True, **{"train.steps": 8})
+        headway.train(None, out=folder / "four", resume=True, train={"steps": 8})
     if among(2):
         found["silence"] = silence(rank)
     if rank == 0:

@@ -110,7 +110,7 @@ def test_a_run_is_the_same_on_any_ranks_and_goes_on_with_others(
 ) -> None:
     """B4, B11: begun on two with a part each, ended on four, and on one."""
     if name == "alone":
-        headway.train(None, out=folder / name, resume=True, **{"train.steps": STEPS})
+        headway.train(None, out=folder / name, resume=True, train={"steps": STEPS})
     (ours, told), (theirs, wanted) = end(folder / name), end(unbroken)
     assert ours.keys() == theirs.keys()
     far = {key: float((ours[key] - theirs[key]).abs().max()) for key in ours}

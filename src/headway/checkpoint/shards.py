@@ -27,12 +27,13 @@ def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
     Raises OSError on all of them where the disk refuses one.
     """
-    from torch.distributed import checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
-        writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)
-        dcp.save(dict(tensors), storage_writer=writer)
+        writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        save(dict(tensors), storage_writer=writer)
     except CheckpointException as error:
         first, _ = next(iter(error.failures.values()))
         raise first from error
@@ -40,17 +41,19 @@ def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def read_shards(folder: Path) -> dict[str, Tensor]:
     """All tensors of a folder, whole; no other rank is needed."""
-    from torch.distributed import checkpoint as dcp
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    reader = dcp.HuggingFaceStorageReader(str(folder))
+    reader = HuggingFaceStorageReader(str(folder))
     known = reader.read_metadata().state_dict_metadata
     tensors = {
         name: torch.empty(each.size, dtype=each.properties.dtype)
         for name, each in known.items()
-        if isinstance(each, dcp.metadata.TensorStorageMetadata)
+        if isinstance(each, TensorStorageMetadata)
     }
     with warnings.catch_warnings(action="ignore"):  # that there are no ranks is known
-        dcp.load(dict(tensors), storage_reader=reader, no_dist=True)
+        load(dict(tensors), storage_reader=reader, no_dist=True)
     return tensors
 
 
@@ -60,16 +63,18 @@ def load_shards(folder: Path, model: nn.Module) -> dict[str, Tensor]:
     All ranks must ask, as many as there are; each reads its parts. The files may be those of any
     number of ranks, or of one.
     """
-    from torch.distributed import checkpoint as dcp
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    from torch.distributed.checkpoint.state_dict_loader import load
 
-    reader = dcp.HuggingFaceStorageReader(str(folder))
+    reader = HuggingFaceStorageReader(str(folder))
     weights: dict[str, Tensor] = {name: w.detach() for name, w in model.named_parameters()}
     weights |= {name: value for name, value in model.named_buffers() if name in model.state_dict()}
     state: dict[str, Tensor] = {}
     for name, known in reader.read_metadata().state_dict_metadata.items():
         weight = weights.get(name.rpartition("/")[0])
-        if weight is not None and isinstance(known, dcp.metadata.TensorStorageMetadata):
+        if weight is not None and isinstance(known, TensorStorageMetadata):
             whole = known.size == weight.shape
             state[name] = torch.zeros_like(weight) if whole else torch.zeros(known.size)
-    dcp.load({**weights, **state}, storage_reader=reader)
+    load({**weights, **state}, storage_reader=reader)
     return state

@@ -121,7 +121,7 @@ def joined(device: torch.device) -> Iterator[tuple[Ranks, torch.device]]:
 def _own(device: torch.device, local: int) -> torch.device:
     if device.type == "cpu":
         return device
-    if device.type != "cuda" or device.index is not None:
+    if str(device) != "cuda":
         what = f"several ranks cannot share the device {device}"
         raise UserError(what, todo="use --device cpu, or --device cuda: a GPU for each rank")
     n = torch.cuda.device_count()
@@ -186,7 +186,7 @@ def spread(model: nn.Module, ranks: Ranks, *, shards: bool) -> nn.Module:
     return replicated
 
 
-def _summed(bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _summed(bucket: Any) -> torch.futures.Future[Tensor]:
     work = dist.all_reduce(bucket.buffer(), async_op=True)
     assert work is not None, "this rank is one of them"
     found: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
