@@ -70,7 +70,7 @@ def step_peak(trainer: Trainer) -> int | None:
     with Peak(tensors) as peak:
         trial.advance(batches)
     kept: int = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
-    return kept + peak.most
+    return kept + int(peak.most)
 
 
 def device_peak(device: torch.device) -> int | None:
