@@ -17,6 +17,7 @@ from headway.base.files import NO_ROOM
 from headway.base.runtime import launched
 from headway.cli import (
     attention,
+    bench,
     classify,
     data,
     demo,
@@ -69,6 +70,7 @@ for verb in (
     plan,
     scaling,
     sweeps,
+    bench,
     recipes,
     info,
 ):
