@@ -142,15 +142,7 @@ def _resumed(
     stored = stored_recipe(folder)
     if ranks.leads:
         folder.refuse_busy()
-    if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
-        if recipe is not None:
-            load_recipe_text(recipe)  # a name that does not exist is a mistake here too
-        settings = load_recipe(folder.recipe(), overrides)
-    else:  # a file or table of the user's own, perhaps edited since
-        where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
-        if origin_of(table) is not None:  # what it began from need not be there any more
-            table = with_settings(table, stored.model, where=where)
-        settings = load_recipe(table, where=where)
+    settings = _asked(recipe, overrides, folder, stored)
     _refuse_changes(folder, stored, settings)
     task = task_of(settings).prepare(settings, folder)
     _check_data(folder, material_of(task).hashes)
@@ -181,6 +173,24 @@ def _resumed(
         restore_optimizers(trainer.optimizers, trainer.model, tensors)
         say(f"resumed {folder.path} after step {checkpoint.step} of {task.recipe.train.steps}")
     return Run(folder, task, trainer, device, resumed=True)
+
+
+def _asked(
+    recipe: str | Path | Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    folder: RunFolder,
+    stored: Recipe,
+) -> Recipe:
+    """The recipe by which a run is to go on."""
+    if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
+        if recipe is not None:
+            load_recipe_text(recipe)  # a name that does not exist is a mistake here too
+        return load_recipe(folder.recipe(), overrides)
+    # a file or table of the user's own, perhaps edited since
+    where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
+    if origin_of(table) is not None:  # what it began from need not be there any more
+        table = with_settings(table, stored.model, where=where)
+    return load_recipe(table, where=where)
 
 
 def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:

@@ -194,7 +194,7 @@ def _block(
 def _feed_forward(settings: StackSettings, batch: Batch) -> int:
     """Bytes a token that a feed-forward part leaves: what came in, and its inner values."""
     inner = {"swiglu": 4, "relu": 1}.get(settings.feed_forward, 2)
-    if settings.dropout:
+    if settings.inner_dropout:
         inner += 2 if settings.feed_forward == "relu" else 1
     entered = _copies(settings, batch, 2 if settings.feed_forward == "swiglu" else 1)
     return entered + inner * settings.d_feed_forward * batch.width

@@ -30,6 +30,7 @@ def _bert(layers: int, width: int) -> Any:
         "n_heads": width // 64,
         "norm_eps": 1e-12,
         "attention_dropout": 0.1,
+        "activation_dropout": 0.0,
     }
 
 
@@ -52,6 +53,7 @@ def _gpt(layers: int, width: int, max_length: int, order: str) -> Any:
         "order": order,
         "max_length": max_length,
         "attention_dropout": 0.1,
+        "activation_dropout": 0.0,
     }
 
 

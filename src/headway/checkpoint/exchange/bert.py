@@ -51,6 +51,7 @@ def fields(config: Config) -> dict[str, Any]:
         "n_segments": n_segments,
         "dropout": config.take("hidden_dropout_prob", float, 0.1),
         "attention_dropout": config.take("attention_probs_dropout_prob", float, 0.1),
+        "activation_dropout": 0.0,
     }
 
 

@@ -149,7 +149,7 @@ def family_for(settings: Any) -> str:
 
 
 # What does not change the function that is computed
-_FREE = {"dropout", "attention_dropout", "pooler", "from"}
+_FREE = {"dropout", "attention_dropout", "activation_dropout", "pooler", "from"}
 
 
 def _canonical(settings: Any) -> Any:
