@@ -4,8 +4,9 @@
 
 One run at a time, each in a process of its own, in turns: ours, theirs, for each seed. What is in
 the file already is not run again, so that it can be stopped at any time. With --untimed seconds are
-not kept, so that seeds can be run beside other work. Theirs is written the ordinary way: AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer; its evaluations
-and its reading of the data are not counted in `train_s`, and neither are ours.
+not kept, so that seeds can be run beside other work. Theirs is written the ordinary way:
+AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer; its evaluations and its
+reading of the data are not counted in `train_s`, and neither are ours.
 """
 
 from __future__ import annotations
