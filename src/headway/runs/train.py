@@ -28,6 +28,7 @@ from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
 from headway.settings.training import TrainSettings
 from headway.training.fine_tuning import plain_weights
+from headway.training.loop import Trainer
 from headway.training.optimizer import restore_optimizers
 from headway.training.probe import DTYPES, faster_dtype
 from headway.training.ranks import ALONE, Ranks, joined
@@ -149,7 +150,7 @@ def _resumed(
     checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
     for line in passed_over:
         say(line)
-    state = TrainState() if checkpoint is None else _restored(checkpoint, ranks)
+    state = TrainState() if checkpoint is None else _state_of(checkpoint, ranks)
     recall_best_mean(folder, state, task.recipe)
     forget_lost_best(folder, state, task.recipe.train.steps)
     beginning = read_beginning(settings.to_table()) if checkpoint is None else None
@@ -165,12 +166,7 @@ def _resumed(
             )
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
-        if trainer.shards:
-            tensors = load_shards(checkpoint.path, trainer.model)
-        else:
-            fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
-            tensors = checkpoint.optimizer()
-        restore_optimizers(trainer.optimizers, trainer.model, tensors)
+        _restore(trainer, checkpoint)
         say(f"resumed {folder.path} after step {checkpoint.step} of {task.recipe.train.steps}")
     return Run(folder, task, trainer, device, resumed=True)
 
@@ -204,7 +200,17 @@ def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
             )
 
 
-def _restored(checkpoint: Checkpoint, ranks: Ranks) -> TrainState:
+def _restore(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """The weights and the optimisers of a checkpoint, of however many ranks it is."""
+    if trainer.shards:
+        tensors = load_shards(checkpoint.path, trainer.model)
+    else:
+        fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
+        tensors = checkpoint.optimizer()
+    restore_optimizers(trainer.optimizers, trainer.model, tensors)
+
+
+def _state_of(checkpoint: Checkpoint, ranks: Ranks) -> TrainState:
     table = checkpoint.state()
     table.pop("tied", None)
     here = {"threads": torch.get_num_threads(), "ranks": ranks.size}
