@@ -17,7 +17,7 @@ PACKAGE = ROOT / "src" / "headway"
 COMMAND = Path(sys.executable).with_name("headway")
 VERBS = ["demo", "train", "translate", "score", "evaluate", "attention", "data", "tokenizer"]
 VERBS += ["study", "recipes", "info", "generate", "fill", "embed", "classify", "finetune"]
-VERBS += ["prompt", "export", "import", "plan", "scaling"]
+VERBS += ["prompt", "export", "import", "plan", "scaling", "bench"]
 
 FRESH_IMPORTS = """
 import importlib, os, sys, traceback

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from headway.models.build import build_decoder, build_masked
 from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder
 from headway.nn import attend as core
+from headway.nn.dropout import Noise
 from headway.settings.base import parse
 from headway.settings.model import DecoderSettings, EncoderSettings
 
@@ -80,6 +82,42 @@ def test_bands_and_masks_agree(n_global: int, monkeypatch: pytest.MonkeyPatch) -
             continue
         assert value is not None, name
         torch.testing.assert_close(value, found[1][name], atol=1e-4, rtol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"reach": [4], "n_global": 2}, {"reach": [4], "n_global": T}, {"n_keys": 8}]
+)
+def test_dropped_weights_are_the_same_when_recomputed(
+    settings: dict[str, Any], in_bands: bool
+) -> None:
+    ids, shown, found = texts(), real(T, 30), []
+    for recomputes in (False, True):
+        model = encoder(**settings, attention_dropout=0.4, dropout=0.2)
+        model.stack.recomputes = recomputes
+        (model(ids, shown, noise=Noise(1, 2))[shown] ** 2).sum().backward()
+        found.append([weight.grad for weight in model.stack.parameters()])
+    assert all(
+        one is not None and other is not None and torch.equal(one, other)
+        for one, other in zip(*found, strict=True)
+    )
+    calm = encoder(**settings, attention_dropout=0.4)
+    with torch.no_grad():
+        plain, other = calm(ids, shown), calm(ids, shown, noise=Noise(1, 3))
+        assert not torch.allclose(plain, other)
+        assert torch.equal(calm(ids, shown, noise=Noise(1, 3)), other)
+
+
+def test_training_with_dropped_weights_is_linear_in_memory(peak_of: Callable[[], Any]) -> None:
+    """Trap H4, of a whole encoder: all weights of a head would take sixteen times the bytes."""
+    most = []
+    for length in (1024, 4096):
+        own = {"reach": [8], "n_global": 1, "n_layers": 1, "max_length": 4096}
+        model = encoder(**own, attention_dropout=0.1)
+        shown = torch.ones(1, length, dtype=torch.bool)
+        with peak_of() as peak:
+            model(texts(1, length), shown, noise=Noise(1, 2)).sum().backward()
+        most.append(peak.most)
+    assert most[1] < 5 * most[0]
 
 
 @torch.no_grad()

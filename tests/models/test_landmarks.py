@@ -11,7 +11,7 @@ from headway.models.decoder import Decoder
 from headway.models.encoder import Encoder, mean_pool
 from headway.settings.base import parse
 from headway.settings.model import DecoderSettings, EncoderSettings
-from headway.settings.presets import PRESETS
+from headway.settings.presets import PRESETS, VOCABULARIES
 
 BERT, GPT1, GPT2, LLAMA2, LLAMA3, SMOLLM = 30_522, 40_478, 50_257, 32_000, 128_256, 49_152
 # Of encoders with their pooler, of decoders with their output; as their authors' files have them
@@ -23,6 +23,8 @@ ENCODERS = {
     "bert-base": 109_482_240,
     "bert-large": 335_141_888,
 }
+# With their pooler, and with the two rows that their table has before the first position
+LONGFORMERS = {"longformer-base": 148_659_456, "longformer-large": 434_600_960}
 DECODERS = {
     "gpt1": (GPT1, 116_534_784),
     "gpt2": (GPT2, 124_439_808),
@@ -52,6 +54,14 @@ def test_encoders_have_the_published_size(name: str) -> None:
     settings = parse(EncoderSettings, PRESETS[name], where=name)
     with torch.device("meta"):
         assert count(Encoder(settings, BERT)) == ENCODERS[name]
+
+
+@pytest.mark.parametrize("name", LONGFORMERS)
+def test_longformers_have_the_published_size(name: str) -> None:
+    settings = parse(EncoderSettings, PRESETS[name] | {"pooler": True}, where=name)
+    with torch.device("meta"):
+        found = count(Encoder(settings, VOCABULARIES[name]))
+    assert found + 2 * settings.d_model == LONGFORMERS[name]
 
 
 @pytest.mark.parametrize("name", DECODERS)

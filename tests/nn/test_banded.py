@@ -13,6 +13,7 @@ from headway.nn import banded as module
 from headway.nn.attend import attend
 from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
+from headway.nn.dropout import Drop
 from headway.nn.scores import make_score
 from headway.nn.visibility import Visibility, causal, documents, full, padding, window
 
@@ -60,6 +61,71 @@ def test_any_chunks_give_the_same_values_and_gradients(
         torch.testing.assert_close(ours, right, **near)
 
 
+DROP = Drop(0.3, (3, 5, 1, 0))
+
+
+def weights_of(drop: Drop | None, query: Tensor, key: Tensor, looks: Visibility) -> Tensor:
+    """What weighs (B, H, T, S): the values of a value of each key's own."""
+    S = key.shape[2]
+    own = torch.eye(S, dtype=query.dtype).expand(B, G, S, S)
+    return banded(query, key, own, looks, drop)
+
+
+@pytest.mark.parametrize(("T", "slab"), [(50, 1), (50, 2**30), (37, 3000)])
+@pytest.mark.parametrize("name", CASES)
+def test_dropped_weights_weigh_as_in_the_reference(
+    name: str, T: int, slab: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values and gradients, with the mask that the band made."""
+    monkeypatch.setattr(module, "LEAST", 4)
+    monkeypatch.setattr(module, "SLAB", slab)
+    tensors, looks = inputs(T, 50), CASES[name](50)
+    with torch.no_grad():
+        plain, dropped = (weights_of(drop, *tensors[:2], looks) for drop in (None, DROP))
+        mask = torch.where(plain > 0, dropped / plain, 1.0)
+    assert mask[plain > 0].eq(0).float().mean().item() == pytest.approx(0.3, abs=0.05)
+    wanted = attend(
+        *tensors, score=make_score("dot", K, K), visibility=looks, on_weights=lambda w: w * mask
+    )
+    found = banded(*tensors, looks, DROP)
+    slope = torch.randn_like(wanted)
+    gradients = [torch.autograd.grad((mean * slope).sum(), tensors) for mean in (found, wanted)]
+    for ours, right in zip((found, *gradients[0]), (wanted, *gradients[1]), strict=True):
+        torch.testing.assert_close(ours, right, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_dropped_is_a_function_of_its_key() -> None:
+    query, key, _ = (each.detach() for each in inputs(400, 400))
+    looks, rounded = window(8, 8), round(0.3 * 256) / 256
+    plain = weights_of(None, query, key, looks)
+    kept = weights_of(DROP, query, key, looks)
+    assert torch.equal(weights_of(DROP, query, key, looks), kept)
+    seen = plain > 0
+    shares = [kept[seen].eq(0).float().mean().item()]
+    left = kept[seen & (kept > 0)] / plain[seen & (kept > 0)]
+    torch.testing.assert_close(left, torch.full_like(left, 1 / (1 - rounded)))
+    for other in ((4, 5, 1, 0), (3, 6, 1, 0), (3, 5, 2, 0), (3, 5, 1, 1)):
+        also = weights_of(Drop(0.3, other), query, key, looks)
+        shares.append(also[seen].eq(0).float().mean().item())
+        both = (also[seen].eq(0) & kept[seen].eq(0)).float().mean().item()
+        assert both == pytest.approx(rounded**2, abs=0.01)  # as unrelated masks
+    assert shares == pytest.approx([rounded] * 5, abs=0.01)
+
+
+def test_dropping_is_for_the_reference_and_for_bands() -> None:
+    tensors = [each.detach().float() for each in inputs(50, 50)]
+    given: dict[str, Any] = {"score": make_score("scaled_dot", K, K), "visibility": window(2, 2)}
+    auto = attend(*tensors, **given, drop=DROP)
+    assert torch.equal(auto, attend(*tensors, **given, drop=DROP, implementation="banded"))
+    full_view = given | {"visibility": full()}
+    whole = attend(*tensors, **full_view, drop=DROP)
+    right = attend(*tensors, **full_view, drop=DROP, implementation="reference")
+    assert torch.equal(whole, right)
+    for name in ("fused", "blockwise"):
+        with pytest.raises(ValueError, match=f"'{name}' drops no weights; use 'reference'"):
+            attend(*tensors, **given, drop=DROP, implementation=name)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_it_is_an_implementation_of_attend(dtype: torch.dtype) -> None:
     tensors = [each.detach().to(dtype) for each in inputs(40, 40)]
@@ -84,11 +150,19 @@ def test_without_a_window_it_is_refused(visibility: Visibility) -> None:
 
 
 @pytest.mark.parametrize(
-    ("implementation", "grows"),
-    [("banded", (1.0, 4.0)), ("blockwise", (1.0, 4.0)), ("reference", (12.0, 16.0))],
+    ("implementation", "drop", "grows"),
+    [
+        ("banded", None, (1.0, 4.0)),
+        ("banded", DROP, (1.0, 4.0)),
+        ("blockwise", None, (1.0, 4.0)),
+        ("reference", None, (12.0, 16.0)),
+    ],
 )
 def test_memory_grows_with_the_text_and_not_with_its_square(
-    implementation: Any, grows: tuple[float, float], peak_of: Callable[[], Any]
+    implementation: Any,
+    drop: Drop | None,
+    grows: tuple[float, float],
+    peak_of: Callable[[], Any],
 ) -> None:
     """Trap H4: four times the text; only who holds all weights takes sixteen times the bytes."""
     score, found = make_score("scaled_dot", 16, 16), []
@@ -96,7 +170,9 @@ def test_memory_grows_with_the_text_and_not_with_its_square(
         parts = [torch.randn(1, 1, n, 16, requires_grad=True) for _ in range(3)]
         with peak_of() as peak:
             looks = causal() & window(15, 0)
-            result = attend(*parts, score=score, visibility=looks, implementation=implementation)
+            result = attend(
+                *parts, score=score, visibility=looks, drop=drop, implementation=implementation
+            )
             result.backward(torch.ones_like(result))
         found.append(peak.most)
     assert grows[0] < found[1] / found[0] < grows[1]

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from headway.checkpoint.exchange.huggingface import read_model, write_model
-from headway.decode.greedy import greedy
+from headway.decode.batching import Batcher
+from headway.decode.request import Request
 from headway.models.build import build
+from headway.nn.block import Block
 from headway.settings.model import TransformerSettings
 from headway.settings.presets import PRESETS
 
@@ -90,6 +92,7 @@ DECODERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         SMALL_LLAMA | {"attention_bias": True},
     ),
     "llama biased elsewhere": ("LlamaConfig", "LlamaForCausalLM", SMALL_LLAMA | {"mlp_bias": True}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", SMALL_LLAMA | {"sliding_window": 4}),
 }
 ENCODERS = {
     "alone": "BertModel",
@@ -160,9 +163,13 @@ def test_a_decoder_goes_on_from_prompts_of_different_lengths(decoder: Any) -> No
             pad_token_id=0,
             eos_token_id=None,
         )[:, ids.shape[1] :]
-        state = ours.start(ids[:, :-1], real.sum(1) - 1)
-        found = greedy(ours, state, rows=3, bos=ids[:, -1].tolist(), eos=(), limits=[8] * 3)
-    assert [each.ids for each in found] == wanted.tolist()
+    batcher = Batcher(ours, memory=200)
+    tickets = [
+        batcher.submit(Request(ids=row[shown].tolist(), limit=8))
+        for row, shown in zip(ids, real, strict=True)
+    ]
+    batcher.run()
+    assert [ticket.result().ids for ticket in tickets] == wanted.tolist()
 
 
 def test_transformers_opens_what_a_decoder_writes(decoder: Any, tmp_path: Path) -> None:
@@ -175,6 +182,32 @@ def test_transformers_opens_what_a_decoder_writes(decoder: Any, tmp_path: Path) 
     assert type(again) is type(theirs)
     ids, _ = padded(left=False)
     assert torch.equal(again.eval()(ids).logits, theirs(ids).logits)
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "table", "inner"),
+    [
+        ("BertConfig", "BertModel", SMALL_BERT | {"hidden_dropout_prob": 0.25}, 0.0),
+        ("GPT2Config", "GPT2LMHeadModel", SMALL_GPT | {"resid_pdrop": 0.25}, 0.0),
+        ("OpenAIGPTConfig", "OpenAIGPTLMHeadModel", SMALL_GPT | {"resid_pdrop": 0.25}, 0.0),
+        ("MarianConfig", "MarianMTModel", SMALL_MARIAN | {"dropout": 0.25}, 0.0),
+        (
+            *("MarianConfig", "MarianMTModel"),
+            *(SMALL_MARIAN | {"dropout": 0.25, "activation_dropout": 0.125}, 0.125),
+        ),
+    ],
+)
+def test_an_import_drops_where_theirs_does(
+    config: str, kind: str, table: dict[str, Any], inner: float, tmp_path: Path
+) -> None:
+    random(config, kind, table).save_pretrained(tmp_path / "theirs")  # type: ignore[operator]
+    ours, settings = read_model(tmp_path / "theirs")
+    blocks = [module for module in ours.modules() if isinstance(module, Block)]
+    assert {block.feed_forward.dropout.rate for block in blocks} == {inner}
+    assert {block.around_feed_forward.dropout.rate for block in blocks} == {0.25}
+    write_model(tmp_path / "ours", ours, settings, extra=SPECIALS_OF_MARIAN)
+    again = getattr(transformers, kind).from_pretrained(tmp_path / "ours").config
+    assert getattr(again, "activation_dropout", inner) == inner
 
 
 @pytest.mark.parametrize("kind", ENCODERS.values(), ids=ENCODERS.keys())

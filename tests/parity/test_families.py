@@ -68,6 +68,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         | {"hidden_size": 18},
     ),
     "llama biased": ("LlamaConfig", "LlamaForCausalLM", LLAMA | {"attention_bias": True}),
+    "mistral": ("MistralConfig", "MistralForCausalLM", LLAMA | {"sliding_window": 3}),
+    "mistral without a window": (
+        "MistralConfig",
+        "MistralForCausalLM",
+        LLAMA | {"sliding_window": None, "tie_word_embeddings": False},
+    ),
     "bert": ("BertConfig", "BertForMaskedLM", BERT),
     "marian": ("MarianConfig", "MarianMTModel", MARIAN),
     "marian of two": (
@@ -76,7 +82,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         MARIAN | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": V - 6},
     ),
 }
-DECODERS = [name for name in CASES if name.startswith(("gpt", "llama"))]
+DECODERS = [name for name in CASES if name.startswith(("gpt", "llama", "mistral"))]
 MARIANS = [name for name in CASES if name.startswith("marian")]
 
 

@@ -29,6 +29,7 @@ LLAMA = {
     "positions": "rotary",
 }
 BERT = {"kind": "encoder", "n_layers": 2, "norm_eps": 1e-12}
+LONGFORMER = BERT | {"reach": [4], "n_global": 1}
 TRAIN = {"learning_rate": 3e-3, "dtype": "float32"}
 
 
@@ -104,7 +105,8 @@ def test_a_rule_of_our_own_has_no_name_in_gguf_files(tmp_path: Path) -> None:
     headway.export(run, tmp_path / "a", format="hf", verify=True)
 
 
-def test_a_classifier_labels_in_transformers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [BERT, LONGFORMER], ids=["bert", "longformer"])
+def test_a_classifier_labels_in_transformers(model: dict[str, Any], tmp_path: Path) -> None:
     rows = [
         f"{'good' if n % 2 else 'bad'} thing {n}\t{'yes' if n % 2 else 'no'}" for n in range(40)
     ]
@@ -116,7 +118,7 @@ def test_a_classifier_labels_in_transformers(tmp_path: Path) -> None:
             "train": {"file": str(tmp_path / "train.tsv"), "text": "text", "label": "label"},
         },
         "tokenizer": {"kind": "wordpiece", "size": 90},
-        "model": MODEL | BERT,
+        "model": MODEL | model,
         "train": TRAIN | {"epochs": 2.0, "batch_rows": 16},
     }
     headway.train(recipe, out=tmp_path / "run")
@@ -139,9 +141,13 @@ KINDS = {
     "BertForMaskedLM": "logits",
     "BertForPreTraining": "logits",
     "BertForSequenceClassification": "logits",
+    "LongformerModel": "hidden states",
+    "LongformerForMaskedLM": "logits",
+    "LongformerForSequenceClassification": "logits",
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*the first token sees all")
 @pytest.mark.parametrize(("kind", "compared"), KINDS.items())
 def test_what_was_compared_is_said_and_no_more(
     kind: str, compared: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -149,7 +155,11 @@ def test_what_was_compared_is_said_and_no_more(
     from transformers.utils import logging
 
     table = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9}
-    config = transformers.BertConfig(num_hidden_layers=1, max_position_embeddings=16, **table)
+    table |= {"num_hidden_layers": 1, "max_position_embeddings": 16}
+    if kind.startswith("Longformer"):
+        config = transformers.LongformerConfig(attention_window=4, **table)
+    else:
+        config = transformers.BertConfig(**table)
     getattr(transformers, kind)(config).save_pretrained(tmp_path / "a")
     capfd.readouterr()
     level = logging.get_verbosity()

@@ -21,6 +21,7 @@ from headway.models.build import build, build_decoder, build_masked
 from headway.models.decoder import Decoder
 from headway.models.encoder import MaskedLanguageModel
 from headway.models.seq2seq import Transformer
+from headway.nn import attend
 from headway.nn.dropout import Noise
 from headway.settings.base import parse
 from headway.settings.counting import (
@@ -55,8 +56,23 @@ LLAMA = {
     "bias": False,
     "n_kv_heads": 2,
 }
+# a window of which texts of these tests are long enough for a band, and one for which they are not
+WINDOWS = LLAMA | {"reach": [40, 0, 8]}
+LONGFORMER = {"reach": [8], "n_global": 2, "dropout": 0.1, "attention_dropout": 0.1}
+LINFORMER = {"n_keys": 16, "pooler": False}
 GPT = {"order": "pre", "feed_forward": "gelu_tanh", "positions": "learned", "dropout": 0.1}
 V = 512
+
+
+def choosing(monkeypatch: pytest.MonkeyPatch, attention: str) -> None:
+    """Take this implementation wherever none is in a band."""
+    plain = attend.choose
+
+    def choose(query: Any, key: Any, visibility: Any) -> str:
+        found = plain(query, key, visibility)
+        return found if found == "banded" else attention
+
+    monkeypatch.setattr(attend, "choose", choose)
 
 
 def settings_of(kind: str, **own: Any) -> Countable:
@@ -148,7 +164,10 @@ FUSED = {
 @pytest.mark.parametrize("attention", ["reference", "fused"])
 @pytest.mark.parametrize(
     ("kind", "own"),
-    [("decoder", LLAMA), ("decoder", GPT), ("transformer", {}), ("encoder", {"pooler": False})],
+    [
+        *(("decoder", LLAMA), ("decoder", GPT), ("decoder", WINDOWS), ("transformer", {})),
+        *(("encoder", {"pooler": False}), ("encoder", LONGFORMER), ("encoder", LINFORMER)),
+    ],
 )
 def test_operations_are_those_that_torch_counts(
     monkeypatch: pytest.MonkeyPatch,
@@ -157,7 +176,7 @@ def test_operations_are_those_that_torch_counts(
     attention: Any,
     recomputes: bool,
 ) -> None:
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: attention)
+    choosing(monkeypatch, attention)
     settings, T = settings_of(kind, **own), 48
     model = network(settings)
     if recomputes:
@@ -211,7 +230,11 @@ def measured_peak(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("attention", ["reference", "fused"])
 @pytest.mark.parametrize(
-    ("kind", "own"), [("decoder", LLAMA), ("decoder", GPT), ("encoder", {}), ("transformer", {})]
+    ("kind", "own"),
+    [
+        *(("decoder", LLAMA), ("decoder", GPT), ("decoder", WINDOWS), ("transformer", {})),
+        *(("encoder", {}), ("encoder", LONGFORMER), ("encoder", LINFORMER)),
+    ],
 )
 def test_the_peak_is_within_a_tenth_of_what_is_allocated(
     monkeypatch: pytest.MonkeyPatch,
@@ -222,7 +245,7 @@ def test_the_peak_is_within_a_tenth_of_what_is_allocated(
     recomputes: bool,
     peak_of: Callable[[], Any],
 ) -> None:
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: attention)
+    choosing(monkeypatch, attention)
     settings, rows, T = settings_of(kind, **own), 2, 96
     share = work(kind, rows, T)[2]
     batch = Batch(rows, T, dtype, attention, recomputes, predicted=share)
@@ -236,7 +259,7 @@ def test_the_peak_of_few_and_of_many_tokens(
     monkeypatch: pytest.MonkeyPatch, peak_of: Callable[[], Any], rows: int, T: int
 ) -> None:
     """With few tokens the gradients are the most; with many, what the blocks keep."""
-    monkeypatch.setattr("headway.nn.attend.choose", lambda query, key, visibility: "reference")
+    choosing(monkeypatch, "reference")
     settings = settings_of("decoder", **LLAMA)
     found = training_bytes(settings, V, Batch(rows, T, attention="reference"))
     got = measured_peak(peak_of(), settings, "decoder", rows, T, "float32", False)

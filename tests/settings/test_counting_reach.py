@@ -8,9 +8,13 @@ import pytest
 import torch
 
 from headway.models.build import build_masked
+from headway.nn import attend, banded
+from headway.nn.visibility import causal, full
+from headway.settings import reaching
 from headway.settings.base import parse
 from headway.settings.counting import count_parameters, forward_flops
-from headway.settings.model import EncoderSettings
+from headway.settings.memory import Batch, training_bytes
+from headway.settings.model import DecoderSettings, EncoderSettings
 
 SMALL = {"d_model": 64, "d_feed_forward": 176, "n_heads": 4, "n_layers": 3, "max_length": 512}
 V = 512
@@ -36,11 +40,36 @@ def test_what_reaches_less_learns_more(own: dict[str, Any]) -> None:
     assert count_parameters(settings, V).all == built
 
 
-def test_what_reaches_less_computes_less() -> None:
-    scores = {
-        str(own): forward_flops(settings_of(**own), V, 100)["scores"]
-        for own in ({}, {"reach": [8]}, {"reach": [8, 0, 0]}, {"n_keys": 16}, {"reach": [400]})
-    }
-    full = 3 * 2.0 * 64 * 100
-    shares = [1.0, 9 / 100, (9 + 100 + 100) / 300, 16 / 100, 1.0]
-    assert list(scores.values()) == pytest.approx([full * share for share in shares])
+@pytest.mark.parametrize("T", [1, 3, 100])
+@pytest.mark.parametrize("kind", [EncoderSettings, DecoderSettings])
+def test_what_reaches_less_sees_less(kind: Any, T: int) -> None:
+    """The useful part of the work: as many keys as the masks leave."""
+    own = {"kind": "decoder" if kind is DecoderSettings else "encoder", **SMALL}
+    for reach in ([0], [8], [8, 0, 0], [400]):
+        settings = parse(kind, {**own, "reach": reach}, where="test")
+        looks = causal() if kind is DecoderSettings else full()
+        seen = []
+        for width in (reach * 3)[:3]:
+            mask = (looks.within(width) if width else looks).mask(T, T, torch.device("cpu"))
+            seen.append(T if mask is None else mask.sum().item() / T)
+        found = forward_flops(settings, V, T, useful=True)["scores"]
+        assert found == pytest.approx(2.0 * 64 * sum(seen))
+
+
+def test_bands_are_counted_with_the_numbers_that_they_have() -> None:
+    assert reaching.LEAST == banded.LEAST
+    assert (reaching.LINE, reaching.SLAB) == (banded.LINE, banded.SLAB)
+    assert reaching.BAND_CROSSING == attend.BAND_CROSSING
+
+
+def test_long_texts_are_linear() -> None:
+    """Operations and bytes a token do not grow with the text."""
+    rows = {"windows": {"reach": [8], "n_global": 1}, "mixtures": {"n_keys": 16}, "all": {}}
+    for name, own in rows.items():
+        settings = settings_of(**own)
+        flops = [forward_flops(settings, V, T)["scores"] for T in (2**10, 2**14)]
+        kept = [
+            training_bytes(settings, V, Batch(1, T, attention="reference")).activations / T
+            for T in (2**10, 2**14)
+        ]
+        assert (flops[1] / flops[0] > 10, kept[1] / kept[0] > 5) == (name == "all",) * 2

@@ -72,7 +72,12 @@ def refuse_same(out: Path | None, *others: Path | None) -> None:
 
 
 def _beside(path: Path, kind: str) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.{kind}")
+    return part_of(path, os.getpid(), kind)
+
+
+def part_of(path: Path, process: int, kind: str = "part") -> Path:
+    """Where a process fills what takes the name `path` when it is whole."""
+    return path.with_name(f".{path.name}.{process}.{kind}")
 
 
 @contextlib.contextmanager

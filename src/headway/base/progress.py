@@ -18,6 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from headway.base.runtime import launched
+
 PLAIN_EVERY_S = 30.0  # without a terminal, a line that often is enough to see life in a log
 
 
@@ -27,8 +29,12 @@ def console() -> Console:
 
 
 def say(line: str) -> None:
-    """Tell the person at the terminal something; a live bar stays below it."""
-    print(line, file=sys.stderr, flush=True)
+    """Tell the person at the terminal something; a live bar stays below it.
+
+    Of several ranks the first speaks.
+    """
+    if launched().rank == 0:
+        print(line, file=sys.stderr, flush=True)
 
 
 class ProgressBar:
@@ -44,7 +50,7 @@ class ProgressBar:
         self.first = done
         self.started = self.spoke = time.monotonic()
         self.console = console()
-        self.live = self.console.is_terminal
+        self.live = self.console.is_terminal and launched().rank == 0
         self.bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),

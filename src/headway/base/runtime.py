@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.base.errors import UserError, unknown
 
@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 DEVICES = ("auto", "cpu", "cuda", "mps")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h> of glibc
 _LARGEST = 2**31 - 1
+_LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class Launch(NamedTuple):
+    """Which of the processes that torchrun started this one is; `local` counts on its machine."""
+
+    rank: int
+    size: int
+    local: int
+
+
+def launched() -> Launch:
+    """What torchrun says of this process; the only one, if nothing."""
+    if not all(name in os.environ for name in _LAUNCHED):
+        return Launch(0, 1, 0)
+    rank, size, local = (os.environ.get(name, "0") for name in (*_LAUNCHED[:2], "LOCAL_RANK"))
+    return Launch(int(rank), int(size), int(local))
 
 
 def pick_device(name: str = "auto") -> torch.device:

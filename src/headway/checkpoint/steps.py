@@ -3,13 +3,16 @@
 A save fills a folder of another name, ends with `complete.json` (size and SHA-256 of every file),
 has all of it on the disk and then renames it. So a kill or a full disk at any moment leaves what
 was there before; what is damaged later is found by the sizes and hashes and passed over.
+
+Of weights that are spread over ranks each rank writes a file of its own (see `shards`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,17 +24,20 @@ from headway.base.files import (
     atomic_folder,
     clear_leftovers,
     digest,
+    part_of,
     read_json,
     remove_folder,
     replaced_name,
     to_json,
 )
 from headway.checkpoint.run import FORMAT
+from headway.checkpoint.shards import read_shards, untied, write_shards
 from headway.checkpoint.weights import read_tensors, write_tensors
+from headway.training.ranks import Ranks
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
-_FILES = (WEIGHTS, OPTIMIZER, STATE)
 _RECORD = "complete.json"
+_TIED = "tied"  # of a state: other names of a tensor -> its first one
 _NAME = re.compile(r"step-(\d+)")
 
 
@@ -42,12 +48,24 @@ class Checkpoint:
     step: int
     path: Path
 
+    @property
+    def sharded(self) -> bool:
+        """Whether ranks wrote a file each."""
+        return not (self.path / WEIGHTS).exists()
+
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name."""
+        if self.sharded:
+            tensors = read_shards(self.path)
+            tensors |= {name: tensors[first] for name, first in self.state()[_TIED].items()}
+            return {name: value for name, value in tensors.items() if "/" not in name}
         return read_tensors(self.path / WEIGHTS)
 
     def optimizer(self) -> dict[str, Tensor]:
         """The optimiser's tensors by name."""
+        if self.sharded:
+            tensors = read_shards(self.path)
+            return {name: value for name, value in tensors.items() if "/" in name}
         return read_tensors(self.path / OPTIMIZER)
 
     def state(self) -> dict[str, Any]:
@@ -74,16 +92,66 @@ def save_checkpoint(
     were broken) and go too. Raises UserError where the disk is full or refuses, with the older
     checkpoints untouched; ValueError where `state` would not come back from JSON as it is.
     """
+
+    def write(part: Path) -> None:
+        write_tensors(part / WEIGHTS, weights)
+        write_tensors(part / OPTIMIZER, optimizer)
+
+    return _filled(folder, step, write, state=state, keep=keep, also=also)
+
+
+def save_shards(
+    folder: Path,
+    step: int,
+    *,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+    also: Collection[int] = (),
+    ranks: Ranks,
+) -> None:
+    """`save_checkpoint` of tensors that are spread over ranks, the optimiser's among them.
+
+    Names of one tensor are written once. All ranks must ask: each writes a file, the first one all
+    the rest. Raises UserError for a folder that is not the same one for all of them.
+    """
+    kept, tied = untied(tensors)
+
+    def write(part: Path) -> None:
+        ranks.told([os.getpid()])
+        write_shards(part, kept)
+
+    if ranks.leads:
+        _filled(folder, step, write, state={**state, _TIED: tied}, keep=keep, also=also)
+    else:
+        (process,) = ranks.told([0])
+        part = part_of(folder / f"step-{step}", int(process))
+        if not part.is_dir():
+            what = f"rank {ranks.rank} does not see the folder that the first rank writes to"
+            todo = "choose one with --out that is on a disk of all machines"
+            raise UserError(what, where=str(folder), todo=todo)
+        write_shards(part, kept)
+    ranks.wait()
+
+
+def _filled(
+    folder: Path,
+    step: int,
+    write: Callable[[Path], None],
+    *,
+    state: Mapping[str, Any],
+    keep: int,
+    also: Collection[int] = (),
+) -> Path:
     text = _state_text(state)
     path = folder / f"step-{step}"
     clear_leftovers(folder)
     with atomic_folder(path) as part:
-        write_tensors(part / WEIGHTS, weights)
-        write_tensors(part / OPTIMIZER, optimizer)
+        write(part)
         (part / STATE).write_text(text, encoding="utf-8")
         files = {
-            name: {"size": (part / name).stat().st_size, "sha256": digest(part / name)}
-            for name in _FILES
+            file.name: {"size": file.stat().st_size, "sha256": digest(file)}
+            for file in sorted(part.iterdir())
         }
         record = {"format": FORMAT, "step": step, "files": files}
         (part / _RECORD).write_text(to_json(record), encoding="utf-8")
@@ -142,8 +210,9 @@ def _flaw(step: int, path: Path) -> str | None:
     try:
         record = read_json(path / _RECORD)
         written, its_step = record["format"], record["step"]
-        sizes = {name: record["files"][name]["size"] for name in _FILES}
-    except (UserError, KeyError, TypeError):
+        sizes = {name: entry["size"] for name, entry in record["files"].items()}
+        sizes[STATE]
+    except (UserError, KeyError, TypeError, AttributeError):
         return f"{_RECORD} is broken"
     if written != FORMAT:
         raise UserError(
@@ -164,7 +233,7 @@ def _flaw(step: int, path: Path) -> str | None:
 def _changed(path: Path) -> str | None:
     """The file whose bytes are not those that were written, None if all are."""
     files = read_json(path / _RECORD)["files"]
-    for name in _FILES:
+    for name in files:
         if digest(path / name) != files[name].get("sha256"):
             return f"{name} is not as it was written (SHA-256)"
     return None

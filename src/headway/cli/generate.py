@@ -93,6 +93,7 @@ def generate(  # long: its options
     """
     smaller = None if draft is None or draft == "lookup" else Path(draft)
     refuse_inputs(json, model, smaller, STDIN)
+    from headway.base.runtime import keep_pages
     from headway.runs.generated import Sampling
     from headway.runs.language_model import Drafting
     from headway.runs.open_model import open_language_model
@@ -111,6 +112,7 @@ def generate(  # long: its options
     given = prompt or ["\n".join(stdin_lines())]
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
+    keep_pages()
     opened = open_language_model(model, device=device, quantize=cast(Any, quantize))
     if opened.rounding is not None:
         say(f"{quantize}: {opened.rounding}")

@@ -14,8 +14,10 @@ import typer
 from headway import __version__
 from headway.base.errors import Interrupted, UserError, no_memory
 from headway.base.files import NO_ROOM
+from headway.base.runtime import launched
 from headway.cli import (
     attention,
+    bench,
     classify,
     data,
     demo,
@@ -68,6 +70,7 @@ for verb in (
     plan,
     scaling,
     sweeps,
+    bench,
     recipes,
     info,
 ):
@@ -108,16 +111,17 @@ def main() -> None:
     except UserError as error:
         if debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        _tell(str(error))
         sys.exit(2)
     except Interrupted as stopped:
-        print(str(stopped), file=sys.stderr)
+        if launched().rank == 0:
+            print(str(stopped), file=sys.stderr)
         sys.exit(128 + stopped.signal)
     except (MemoryError, RuntimeError) as error:
         told = None if debug else no_memory(error)
         if told is None:
             raise
-        print(f"error: {told}", file=sys.stderr)
+        _tell(str(told))
         sys.exit(2)
     except BrokenPipeError:
         _forget_output()  # whoever read it has left
@@ -129,8 +133,15 @@ def main() -> None:
         if full:
             _forget_output()
         where, what = error.filename or "standard output", NO_ROOM.get(error.errno or 0)
-        print(f"error: {where}: {what or error.strerror}", file=sys.stderr)
+        _tell(f"{where}: {what or error.strerror}")
         sys.exit(2)
+
+
+def _tell(error: str) -> None:
+    """What went wrong, and on which rank if that is not the first."""
+    rank = launched().rank
+    place = f"rank {rank}: " if rank else ""
+    print(f"{place}error: {error}", file=sys.stderr)
 
 
 def _open_closed_streams() -> None:
@@ -163,4 +174,5 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Warnings as one line, without the place in our code that noticed."""
-    print(f"warning: {message}", file=sys.stderr)
+    if launched().rank == 0:
+        print(f"warning: {message}", file=sys.stderr)

@@ -69,6 +69,8 @@ def train_recipe(
     except Interrupted as stopped:
         again = f"headway train --resume --out {run_place(recipe, out)}"
         raise Interrupted(stopped.signal, f"{stopped}\ngo on with: {again}") from None
+    if opened is None:  # of several ranks the first one speaks
+        return
     folder = run_place(recipe, out)
     print(f"{opened!r}\n{folder}/report.html\nnext: headway {opened.use.format(folder)}")
 

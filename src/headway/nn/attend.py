@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
+from headway.nn.dropout import Drop
 from headway.nn.scores import DotScore, Score
 from headway.nn.visibility import Visibility
 
@@ -39,32 +40,40 @@ def attend(
     score: Score,
     visibility: Visibility,
     on_weights: Callable[[Tensor], Tensor] | None = None,
+    drop: Drop | None = None,
     implementation: Implementation = "auto",
 ) -> Tensor:
     """The visible values' mean, weighted by the softmax of the scores (Vaswani et al., eq. 1).
 
     `query` (B, H, T, K), `key` (B, G, S, ·) as `score.keys` prepares it, `value` (B, G, S, K);
-    gives (B, H, T, K). `on_weights` is applied to the (B, H, T, S) weights before they weigh
-    (dropout, a look at them). A query that may look at nothing gives 0. Raises ValueError if the
-    implementation cannot do what is asked.
+    gives (B, H, T, K). `on_weights` is applied to the (B, H, T, S) weights before they weigh (a
+    look at them), and `drop` drops some of them. A query that may look at nothing gives 0. Raises
+    ValueError if the implementation cannot do what is asked.
     """
     if implementation == "auto":
         look = on_weights is not None or not isinstance(score, DotScore)
         implementation = "reference" if look else choose(query, key, visibility)
+        if drop is not None and implementation != "banded":
+            implementation = "reference"
     if implementation in _LAST_ONLY and visibility.at is not None:
         raise ValueError(f"'{implementation}' takes the queries for the last keys; use 'fused'")
     if implementation in _WITHOUT_WEIGHTS:
         if on_weights is not None:
             raise ValueError(f"'{implementation}' never holds the weights; use 'reference'")
+        if drop is not None and implementation != "banded":
+            raise ValueError(f"'{implementation}' drops no weights; use 'reference'")
         if not isinstance(score, DotScore):
             name = type(score).__name__
             raise ValueError(
                 f"'{implementation}' computes dot products, not {name}; use 'reference'"
             )
         query, key = score.change(query).to(value.dtype), key.to(value.dtype)
+        if implementation == "banded":
+            return _banded(query, key, value, visibility, drop)
         return _WITHOUT_WEIGHTS[implementation](query, key, value, visibility)
     weights = attention_weights(query, key, score=score, visibility=visibility)
-    return weigh(on_weights(weights) if on_weights else weights, value)
+    weights = on_weights(weights) if on_weights else weights
+    return weigh(weights * drop.mask(weights) if drop else weights, value)
 
 
 def choose(
@@ -126,10 +135,12 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) ->
     return attended * alive.to(value.dtype)
 
 
-def _banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+def _banded(
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, drop: Drop | None = None
+) -> Tensor:
     if visibility.window is None:
         raise ValueError("'banded' is for what looks through a window; use 'blockwise'")
-    return banded(query, key, value, visibility)
+    return banded(query, key, value, visibility, drop)
 
 
 _LAST_ONLY = ("blockwise", "banded")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
@@ -191,15 +190,14 @@ class Attention(nn.Module):
                 keys.value,
                 score=self.score,
                 visibility=visibility,
-                on_weights=self.on_weights(noise),
+                on_weights=self.look(),
+                drop=self.dropout.drop(noise),
             )
         )
 
-    def on_weights(self, noise: Noise | None) -> Callable[[Tensor], Tensor] | None:
-        """What is done to the weights: they are looked at, and some are dropped; often nothing."""
-        if not self.tap_weights.watched and (noise is None or self.dropout.rate == 0.0):
-            return None
-        return lambda weights: self.dropout(self.tap_weights(weights), noise)
+    def look(self) -> Tap | None:
+        """Who looks at the weights; mostly nobody."""
+        return self.tap_weights if self.tap_weights.watched else None
 
     @staticmethod
     def split(hidden: Tensor, heads: int) -> Tensor:

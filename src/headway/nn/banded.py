@@ -3,7 +3,7 @@
 Chunks of queries meet the keys that lie within reach of any of them, and those that all see, as in
 Longformer (Beltagy et al., 2020, section 3.1 and appendix A). As in FlashAttention the weights are
 made again for the gradients, so that only a slab of chunks has them at a time: as many as stay in
-a processor's cache.
+a processor's cache; what drops some of them is a function of the slab, and is made again too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from headway.nn.dropout import Drop
 from headway.nn.visibility import Causal, Visibility, WindowOrFirst
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
@@ -24,8 +25,10 @@ LINE = 16  # numbers
 SLAB = 2**18  # weights that there are at a time
 
 
-def banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
-    """The visible values' mean weighted by softmax(q·k).
+def banded(
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, drop: Drop | None = None
+) -> Tensor:
+    """The visible values' mean weighted by softmax(q·k), of which `drop` drops some.
 
     `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V). A query that may
     look at nothing gives 0. The T queries are the last of the S.
@@ -34,7 +37,9 @@ def banded(query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) ->
     G, S = key.shape[1:3]
     bands = _Bands.of(visibility, T, S)
     grouped = query.reshape(B, G, H // G, T, K)
-    attended: Tensor = _Banded.apply(grouped, key, value, bands)  # type: ignore[no-untyped-call]
+    attended: Tensor = _Banded.apply(  # type: ignore[no-untyped-call]
+        grouped, key, value, bands, drop
+    )
     return attended.reshape(B, H, T, -1)
 
 
@@ -185,7 +190,9 @@ class _Bands:
 
 class _Banded(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bands: _Bands) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bands: _Bands, drop: Drop | None
+    ) -> Tensor:
         """`query` (B, G, R, T, K): R heads share their keys."""
         B, G, R = query.shape[:3]
         q, k, v = bands.cut(query), bands.padded(key), bands.padded(value)
@@ -193,9 +200,11 @@ class _Banded(torch.autograd.Function):
         for slab in bands.slabs(B * G * R, q.device):
             part = slab.chunks
             weights = _weights(q[:, :, part], bands.met(k, key, part), slab, R)
+            if drop is not None:
+                weights *= drop.mask(weights, part.start)
             attended[:, :, part] = weights.to(v.dtype) @ bands.met(v, value, part)
         ctx.save_for_backward(query, key, value)
-        ctx.bands = bands
+        ctx.bands, ctx.drop = bands, drop
         return bands.joined(attended, R)
 
     @staticmethod
@@ -210,14 +219,19 @@ class _Banded(torch.autograd.Function):
         for slab in bands.slabs(B * G * R, q.device):
             part = slab.chunks
             keys, rows, slopes = bands.met(k, key, part), q[:, :, part], dy[:, :, part]
-            weights = _weights(rows, keys, slab, R)
-            bands.add(of_values, part, weights.to(v.dtype).mT @ slopes)
-            met = slopes @ bands.met(v, value, part).mT
-            d = torch._softmax_backward_data(met.float(), weights, -1, torch.float32).to(q.dtype)
+            weights = weighing = _weights(rows, keys, slab, R)
+            met = (slopes @ bands.met(v, value, part).mT).float()
+            if ctx.drop is not None:
+                kept = ctx.drop.mask(weights, part.start)
+                met *= kept
+                weighing = kept.mul_(weights)
+            bands.add(of_values, part, weighing.to(v.dtype).mT @ slopes)
+            d = torch._softmax_backward_data(met, weights, -1, torch.float32).to(q.dtype)
             to_query[:, :, part] = d @ keys
             bands.add(of_keys, part, d.mT @ rows)
         to_key, to_value = (bands.gathered(each) for each in (of_keys, of_values))
-        return bands.joined(to_query, R), to_key.to(key.dtype), to_value.to(value.dtype), None
+        to_query = bands.joined(to_query, R)
+        return to_query, to_key.to(key.dtype), to_value.to(value.dtype), None, None
 
 
 def _weights(q: Tensor, k: Tensor, slab: _Slab, R: int) -> Tensor:

@@ -27,6 +27,20 @@ class Noise:
         return [self.seed & 0xFFFFFFFF, self.step, self.micro_batch, place]
 
 
+@dataclass(frozen=True)
+class Drop:
+    """What a dropout does at one time and place: a share `rate` of the elements becomes 0."""
+
+    rate: float
+    key: tuple[int, ...]
+
+    def mask(self, like: Tensor, *tile: int) -> Tensor:
+        """0 or the scale for each element; of a tensor that is never there as a whole, tile by
+        tile, each by its number.
+        """
+        return keep_mask(like.shape, self.rate, [*self.key, *tile], like)
+
+
 class Dropout(nn.Module):
     """Sets a share `rate` of the elements to 0 and scales the rest, if noise is given.
 
@@ -41,11 +55,17 @@ class Dropout(nn.Module):
 
     def forward(self, hidden: Tensor, noise: Noise | None) -> Tensor:
         """Any shape -> the same shape; (B, T, D) with `one_mask`."""
-        if noise is None or self.rate == 0.0:
+        drop = self.drop(noise)
+        if drop is None:
             return hidden
+        return hidden * drop.mask(hidden[:, :1] if self.one_mask else hidden)
+
+    def drop(self, noise: Noise | None) -> Drop | None:
+        """What it does under this noise; None if that is nothing."""
+        if noise is None or self.rate == 0.0:
+            return None
         assert self.place >= 0, "number_places was not called on this network"
-        shape = hidden[:, :1].shape if self.one_mask else hidden.shape
-        return hidden * keep_mask(shape, self.rate, noise.at(self.place), hidden)
+        return Drop(self.rate, tuple(noise.at(self.place)))
 
     def extra_repr(self) -> str:
         """What print(module) shows."""

@@ -31,7 +31,7 @@ class FeedForward(nn.Module):
         D, feed = settings.d_model, settings.d_feed_forward
         self.up = nn.Linear(D, feed, bias=settings.bias)
         self.down = nn.Linear(feed, D, bias=settings.bias)
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = Dropout(settings.inner_dropout)
         self.activation = ACTIVATIONS[settings.feed_forward]
 
     def forward(self, hidden: Tensor, noise: Noise | None) -> Tensor:
@@ -54,7 +54,7 @@ class GatedFeedForward(nn.Module):
         self.gate = nn.Linear(D, feed, bias=settings.bias)
         self.up = nn.Linear(D, feed, bias=settings.bias)
         self.down = nn.Linear(feed, D, bias=settings.bias)
-        self.dropout = Dropout(settings.dropout)
+        self.dropout = Dropout(settings.inner_dropout)
 
     def forward(self, hidden: Tensor, noise: Noise | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""

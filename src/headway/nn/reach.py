@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headway.nn.attend import attend
 from headway.nn.attention import Attention, KeyValue
-from headway.nn.dropout import Noise
+from headway.nn.dropout import Dropout, Noise
 from headway.nn.positions import Rotation
 from headway.nn.visibility import Visibility
 from headway.settings.model import EncoderSettings, StackSettings
@@ -29,6 +29,7 @@ class GlobalAttention(Attention):
         self.to_global_value = nn.Linear(
             D, self.to_value.out_features, bias=settings.biases_attention
         )
+        self.global_dropout = Dropout(settings.attention_dropout)
 
     def attended(
         self,
@@ -55,7 +56,8 @@ class GlobalAttention(Attention):
                 value,
                 score=self.score,
                 visibility=visibility.without_windows(),
-                on_weights=self.on_weights(noise),
+                on_weights=self.look(),
+                drop=self.global_dropout.drop(noise),
             )
         )
         return torch.cat((every, found[:, self.n_global :]), dim=1)

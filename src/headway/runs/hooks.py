@@ -9,13 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from headway.base.errors import UserError
 from headway.base.files import explain_os_errors
 from headway.base.progress import say
 from headway.base.runtime import return_pages
 from headway.checkpoint.run import RunFolder
-from headway.checkpoint.steps import mean_weights, save_checkpoint, whole_checkpoints
+from headway.checkpoint.steps import (
+    mean_weights,
+    save_checkpoint,
+    save_shards,
+    whole_checkpoints,
+)
 from headway.checkpoint.weights import fill
 from headway.runs.tasks.base import Judgement
 from headway.settings.kinds import Recipe
@@ -62,11 +68,16 @@ class RunLog:
 
 @dataclass
 class RunHooks:
-    """The hooks of one run."""
+    """The hooks of one run; of several ranks the first writes and judges, the others wait.
+
+    `judged` is the model that `judge` looks at: that which is trained, or a whole one beside it, if
+    that is spread over ranks.
+    """
 
     folder: RunFolder
     recipe: Recipe
     trainer: Trainer
+    judged: nn.Module
     judge: Callable[[], Judgement | None]
     log: RunLog
     _returned: float = field(default_factory=time.monotonic)
@@ -90,14 +101,16 @@ class RunHooks:
         }
         if state.step % self.recipe.train.log_every:
             record["partial"] = True  # the run's last step; a longer run would go on from here
-        self.log.write(record)
+        if self.trainer.ranks.leads:
+            self.log.write(record)
         if time.monotonic() - self._returned > _RETURN_AFTER:
             return_pages()
             self._returned = time.monotonic()
 
     def on_evaluate(self, state: TrainState) -> None:
         """Judge on the validation part; keep the weights if they are the best so far."""
-        best = self._judge(state, {"kind": "valid", "step": state.step})
+        record = {"kind": "valid", "step": state.step}
+        best = self._judge(state, self.trainer.whole_weights(), record)
         if best is not None:
             state.stale = 0 if best else state.stale + 1
 
@@ -108,40 +121,52 @@ class RunHooks:
             return
         steps = {state.step, *regular_saves(state.step, self.recipe.train)}
         found = whole_checkpoints(self.folder.checkpoints, steps)[:wanted]
-        fill(self.trainer.model, mean_weights(found), where=str(self.folder.checkpoints))
+        weights = mean_weights(found) if self.trainer.ranks.leads else {}
         say(f"the mean of the weights of steps {', '.join(str(each.step) for each in found)}:")
-        self._judge(state, {"kind": "average", "step": state.step, "of": len(found)})
+        self._judge(state, weights, {"kind": "average", "step": state.step, "of": len(found)})
 
-    def _judge(self, state: TrainState, record: dict[str, Any]) -> bool | None:
-        """Judge the model, complete and write the record; whether it was the best so far.
+    def _judge(
+        self, state: TrainState, weights: Mapping[str, Tensor], record: dict[str, Any]
+    ) -> bool | None:
+        """Judge these weights, complete and write the record; whether they were the best so far.
 
-        None if there is nothing to judge it on.
+        None if there is nothing to judge them on.
         """
-        found = self.judge()
-        if found is None:
+        found, worth, ranks = None, math.nan, self.trainer.ranks
+        if ranks.leads:
+            fill(self.judged, weights, where=str(self.folder.checkpoints))
+            found = self.judge()
+            worth = math.nan if found is None else found.worth
+        there, worth = ranks.told([found is not None, worth])
+        if not there:
             return None
-        best = math.isfinite(found.worth) and (state.best is None or found.worth > state.best)
-        self.log.write({**record, **found.record, "worth": found.worth, "best": best})
-        say(f"step {state.step}: {found.said}")
+        best = math.isfinite(worth) and (state.best is None or worth > state.best)
         if best:
-            state.best, state.best_step = found.worth, state.step
-            self.folder.save_weights(
-                plain_weights(self.trainer.model.state_dict(), self.recipe.train)
-            )
+            state.best, state.best_step = worth, state.step
+        if found is not None:
+            self.log.write({**record, **found.record, "worth": worth, "best": best})
+            say(f"step {state.step}: {found.said}")
+            if best:
+                self.folder.save_weights(plain_weights(weights, self.recipe.train))
         return best
 
     def on_save(self, state: TrainState) -> None:
         """A checkpoint from which training goes on exactly."""
-        model, optimizers = self.trainer.model, self.trainer.optimizers
-        save_checkpoint(
-            self.folder.checkpoints,
-            state.step,
-            weights=model.state_dict(),
-            optimizer=optimizer_tensors(optimizers, model),
-            state={**state.to_table(), "threads": torch.get_num_threads()},
-            keep=self.recipe.train.keep,
-            also=regular_saves(state.step, self.recipe.train),
-        )
+        model, ranks, settings = self.trainer.model, self.trainer.ranks, self.recipe.train
+        optimizer = optimizer_tensors(self.trainer.optimizers, model)
+        threads = torch.get_num_threads()
+        about: dict[str, Any] = {
+            "state": {**state.to_table(), "threads": threads, "ranks": ranks.size},
+            "keep": settings.keep,
+            "also": regular_saves(state.step, settings),
+        }
+        folder, weights = self.folder.checkpoints, model.state_dict(keep_vars=True)
+        if self.trainer.shards:
+            save_shards(folder, state.step, tensors={**weights, **optimizer}, **about, ranks=ranks)
+        else:
+            if ranks.leads:
+                save_checkpoint(folder, state.step, weights=weights, optimizer=optimizer, **about)
+            ranks.wait()
 
 
 def rewind_log(folder: RunFolder, step: int, steps: int) -> None:

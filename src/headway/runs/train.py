@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +15,23 @@ from headway.base.errors import UserError
 from headway.base.progress import say
 from headway.base.runtime import environment, keep_pages, pick_device
 from headway.checkpoint.run import RunFolder
+from headway.checkpoint.shards import load_shards
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.runs.beginning import begin, read_beginning, with_settings
-from headway.runs.hooks import (
-    RunHooks,
-    RunLog,
-    forget_lost_best,
-    recall_best_mean,
-    rewind_log,
-)
-from headway.runs.load import opened, stored_recipe
+from headway.runs.hooks import forget_lost_best, recall_best_mean
+from headway.runs.load import stored_recipe
+from headway.runs.running import Run, agree, make_trainer, material_of
 from headway.runs.tasks.all import task_of
-from headway.runs.tasks.base import Material, Task
+from headway.runs.tasks.base import Task
 from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
 from headway.settings.training import TrainSettings
-from headway.training.fine_tuning import adapt, plain_weights
-from headway.training.loop import Hook, NotFinite, Trainer
-from headway.training.mup import begin_mup
+from headway.training.fine_tuning import plain_weights
+from headway.training.loop import Trainer
 from headway.training.optimizer import restore_optimizers
-from headway.training.peak import device_peak, step_peak
-from headway.training.probe import faster_dtype
+from headway.training.probe import DTYPES, faster_dtype
+from headway.training.ranks import ALONE, Ranks, joined
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState
 
@@ -56,8 +49,9 @@ def train(
     `recipe` is a shipped name, a TOML file or a table; `overrides` are its keys, as tables
     (`train={"steps": 100}`) or dotted (`**{"train.steps": 100}`). With `resume` the run in `out`
     goes on from its newest checkpoint, exactly as if it had not been stopped; then only keys of
-    `train` and `evaluate` may be overridden. Raises UserError for bad input, before anything is
-    written, and Interrupted when it was stopped and has saved.
+    `train` and `evaluate` may be overridden. Of several ranks (torchrun) the first one writes and
+    returns the model, the others None. Raises UserError for bad input, before anything is written,
+    and Interrupted when it was stopped and has saved.
     """
     return run_recipe(recipe, overrides, out=out, resume=resume, device=device)
 
@@ -73,61 +67,8 @@ def run_recipe(
     """`train`, with the overrides as one table, so that no key of theirs is an argument here."""
     keep_pages()
     ready = _resumed if resume else _started
-    return ready(recipe, out, overrides, pick_device(device)).finish()
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run that is ready to train."""
-
-    folder: RunFolder
-    task: Task[Any]
-    trainer: Trainer
-    device: torch.device
-    resumed: bool = False
-
-    def finish(self) -> Any:
-        """Train to the end, then judge the best weights on the test part and write the report."""
-        with self.folder.lock():
-            if self.resumed:  # not before: the log may be that of a training that is under way
-                recipe = self.task.recipe
-                self.folder.replace_recipe(recipe.to_toml())
-                rewind_log(self.folder, self.trainer.state.step, recipe.train.steps)
-            return self._finish()
-
-    def _finish(self) -> Any:
-        log = RunLog(self.folder, self.trainer.state.step)
-        working = self.task.open(self.trainer.model, self.device)
-        judge = functools.partial(self.task.judge, working)
-        hooks = RunHooks(self.folder, self.task.recipe, self.trainer, judge, log)
-        settings = self.task.recipe.train
-        planned = getattr(self.task.recipe, "plan", None) is not None
-        held = step_peak(self.trainer) if planned else None
-        try:
-            self.trainer.run(
-                Hook(settings.log_every, hooks.on_log),
-                [
-                    Hook(settings.evaluate_every, hooks.on_evaluate),
-                    Hook(settings.save_every, hooks.on_save),
-                ],
-                leave=hooks.on_save,
-            )
-            held = held or (device_peak(self.device) if planned else None)
-            if held:
-                log.write({"kind": "memory", "step": self.trainer.state.step, "bytes": held})
-            hooks.on_end(self.trainer.state)
-        except NotFinite:
-            if all(bool(weight.isfinite().all()) for weight in self.trainer.weights):
-                hooks.on_save(self.trainer.state)
-            raise
-        finally:
-            log.close()
-        if self.trainer.state.best is None:
-            self.folder.save_weights(plain_weights(self.trainer.model.state_dict(), settings))
-        where = str(self.folder.path)
-        best = opened(self.task, self.folder.weights(), self.device, where=where)
-        self.task.summarise(self.folder, best)
-        return best
+    with joined(pick_device(device)) as (ranks, own):
+        return ready(recipe, out, overrides, own, ranks).finish()
 
 
 def _started(
@@ -135,26 +76,25 @@ def _started(
     out: str | Path | None,
     overrides: Mapping[str, Any],
     device: torch.device,
-) -> _Run:
+    ranks: Ranks,
+) -> Run:
     if recipe is None:
         raise UserError("no recipe is named", todo="see them with: headway recipes")
     settings, beginning = begin(recipe, overrides)
     folder = RunFolder(run_place(recipe, out))
-    folder.refuse_occupied()
+    if ranks.leads:
+        folder.refuse_occupied()
     task = task_of(settings).prepare(settings, None)
-    material, weights = _material(task), None
+    material, weights = material_of(task), None
     for notice in material.notices:
         say(notice)
     if beginning is not None:
         weights, notice = beginning.weights_for(task.build())
         say(notice)
-    trainer = _trainer(task, device, TrainState(), weights)
+    agree(task, ranks)
     if task.recipe.train.dtype == "auto":
-        dtype = faster_dtype(trainer)
-        train = task.recipe.train.model_copy(update={"dtype": dtype})
-        recipe = task.recipe.model_copy(update={"train": train})
-        task = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
-        trainer = _trainer(task, device, TrainState(), weights)
+        task = _with_dtype(task, device, weights, ranks)
+    trainer = make_trainer(task, device, TrainState(), weights, ranks)
     _tell_no_rate(task.recipe.train)
     plain = plain_weights(dict(trainer.model.named_parameters()), task.recipe.train)
     config = {
@@ -163,11 +103,26 @@ def _started(
         "parameters": sum(weight.numel() for weight in plain.values()),
         "trained": sum(weight.numel() for weight in trainer.weights),
     }
-    facts = {**environment(), "data": dict(material.hashes)}
-    folder.create(
-        task.recipe.to_toml(), config, dict(material.files), facts, dict(material.reports)
-    )
-    return _Run(folder, task, trainer, device)
+    facts = {**environment(), "ranks": ranks.size, "data": dict(material.hashes)}
+    if ranks.leads:
+        folder.create(
+            task.recipe.to_toml(), config, dict(material.files), facts, dict(material.reports)
+        )
+    return Run(folder, task, trainer, device)
+
+
+def _with_dtype(
+    task: Task[Any], device: torch.device, weights: Mapping[str, Tensor] | None, ranks: Ranks
+) -> Task[Any]:
+    """The task with the dtype that the first rank finds faster."""
+    found = 0
+    if ranks.leads:
+        found = DTYPES.index(faster_dtype(make_trainer(task, device, TrainState(), weights, ALONE)))
+    (found,) = map(int, ranks.told([found]))
+    train = task.recipe.train.model_copy(update={"dtype": DTYPES[found]})
+    recipe = task.recipe.model_copy(update={"train": train})
+    changed: Task[Any] = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
+    return changed
 
 
 def _tell_no_rate(settings: TrainSettings) -> None:
@@ -180,33 +135,28 @@ def _resumed(
     out: str | Path | None,
     overrides: Mapping[str, Any],
     device: torch.device,
-) -> _Run:
+    ranks: Ranks,
+) -> Run:
     if recipe is None and out is None:
         raise UserError("no run is named", todo="give --out DIR")
     folder = RunFolder(Path(out) if out is not None else run_place(recipe, None))
     stored = stored_recipe(folder)
-    folder.refuse_busy()
-    if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
-        if recipe is not None:
-            load_recipe_text(recipe)  # a name that does not exist is a mistake here too
-        settings = load_recipe(folder.recipe(), overrides)
-    else:  # a file or table of the user's own, perhaps edited since
-        where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
-        if origin_of(table) is not None:  # what it began from need not be there any more
-            table = with_settings(table, stored.model, where=where)
-        settings = load_recipe(table, where=where)
+    if ranks.leads:
+        folder.refuse_busy()
+    settings = _asked(recipe, overrides, folder, stored)
     _refuse_changes(folder, stored, settings)
     task = task_of(settings).prepare(settings, folder)
-    _check_data(folder, _material(task).hashes)
+    _check_data(folder, material_of(task).hashes)
     checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
     for line in passed_over:
         say(line)
-    state = TrainState() if checkpoint is None else _restored(checkpoint)
+    state = TrainState() if checkpoint is None else _state_of(checkpoint, ranks)
     recall_best_mean(folder, state, task.recipe)
     forget_lost_best(folder, state, task.recipe.train.steps)
     beginning = read_beginning(settings.to_table()) if checkpoint is None else None
     weights = None if beginning is None else beginning.weights_for(task.build())[0]
-    trainer = _trainer(task, device, state, weights)
+    agree(task, ranks)
+    trainer = make_trainer(task, device, state, weights, ranks)
     if checkpoint is None:
         if passed_over:
             raise UserError(
@@ -216,10 +166,27 @@ def _resumed(
             )
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
-        fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
-        restore_optimizers(trainer.optimizers, trainer.model, checkpoint.optimizer())
+        _restore(trainer, checkpoint)
         say(f"resumed {folder.path} after step {checkpoint.step} of {task.recipe.train.steps}")
-    return _Run(folder, task, trainer, device, resumed=True)
+    return Run(folder, task, trainer, device, resumed=True)
+
+
+def _asked(
+    recipe: str | Path | Mapping[str, Any] | None,
+    overrides: Mapping[str, Any],
+    folder: RunFolder,
+    stored: Recipe,
+) -> Recipe:
+    """The recipe by which a run is to go on."""
+    if recipe is None or (isinstance(recipe, str) and not recipe.endswith(".toml")):
+        if recipe is not None:
+            load_recipe_text(recipe)  # a name that does not exist is a mistake here too
+        return load_recipe(folder.recipe(), overrides)
+    # a file or table of the user's own, perhaps edited since
+    where, table = recipe_table(recipe, {"train.dtype": stored.train.dtype, **overrides})
+    if origin_of(table) is not None:  # what it began from need not be there any more
+        table = with_settings(table, stored.model, where=where)
+    return load_recipe(table, where=where)
 
 
 def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
@@ -233,44 +200,28 @@ def _refuse_changes(folder: RunFolder, stored: Recipe, wanted: Recipe) -> None:
             )
 
 
-def _restored(checkpoint: Checkpoint) -> TrainState:
-    table = checkpoint.state()
-    threads = table.pop("threads")
-    if threads != torch.get_num_threads():
-        say(
-            f"this run was trained with {threads} threads and goes on with "
-            f"{torch.get_num_threads()}: sums may differ in the last bit"
-        )
-    return TrainState.from_table(table)
-
-
-def _material(task: Task[Any]) -> Material:
-    assert task.material is not None, "it was prepared"
-    return task.material
-
-
-def _trainer(
-    task: Task[Any],
-    device: torch.device,
-    state: TrainState,
-    weights: Mapping[str, Tensor] | None = None,
-) -> Trainer:
-    material, recipe = _material(task), task.recipe
-    model = task.build()
-    if weights is not None:
-        model.load_state_dict(dict(weights))
+def _restore(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """The weights and the optimisers of a checkpoint, of however many ranks it is."""
+    if trainer.shards:
+        tensors = load_shards(checkpoint.path, trainer.model)
     else:
-        begin_mup(model, recipe.train)
-    adapt(model, recipe.train, seed=recipe.seed)
-    return Trainer(
-        model.to(device),
-        recipe.train,
-        material.batches,
-        material.objective,
-        seed=recipe.seed,
-        device=device,
-        state=state,
-    )
+        fill(trainer.model, checkpoint.weights(), where=str(checkpoint.path))
+        tensors = checkpoint.optimizer()
+    restore_optimizers(trainer.optimizers, trainer.model, tensors)
+
+
+def _state_of(checkpoint: Checkpoint, ranks: Ranks) -> TrainState:
+    table = checkpoint.state()
+    table.pop("tied", None)
+    here = {"threads": torch.get_num_threads(), "ranks": ranks.size}
+    for what, n in here.items():
+        before = table.pop(what, 1)  # checkpoints of one rank did not always say so
+        if before != n:
+            say(
+                f"this run was trained with {before} {what} and goes on with {n}: "
+                "sums may differ in the last bit"
+            )
+    return TrainState.from_table(table)
 
 
 def run_place(recipe: str | Path | Mapping[str, Any] | None, out: str | Path | None) -> Path:

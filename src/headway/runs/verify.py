@@ -148,7 +148,7 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
             real = torch.ones_like(ids, dtype=torch.bool)
             what = "hidden states" if isinstance(model, Encoder) else "logits"
             found.compared = f"{what} of {_ROWS} rows of ids"
-            found.numbers(theirs(ids)[0], model(ids, real))
+            found.numbers(theirs(ids, **_reaches(theirs, ids))[0], model(ids, real))
             continue
         chosen = _generated(theirs, ids, portable)
         given: dict[str, Tensor] = {"input_ids": torch.tensor([row + chosen[:-1]])}
@@ -159,6 +159,17 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
         ours = _forced(model, row, chosen, portable)
         found.numbers(wanted, ours)
         found.choices(chosen, ours)
+
+
+def _reaches(theirs: Any, ids: Tensor) -> dict[str, Tensor]:
+    """What a Longformer is told beside its ids: which see all, and that none of them is padding."""
+    if theirs.config.model_type != "longformer":
+        return {}
+    places = torch.arange(ids.shape[1])[None]
+    return {
+        "global_attention_mask": (places < theirs.config.n_global).long(),
+        "position_ids": places + theirs.config.pad_token_id + 1,
+    }
 
 
 def _generated(theirs: Any, ids: Tensor, portable: Portable) -> list[int]:

@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headway.base.errors import UserError
-from headway.base.files import read_json, write_atomic
+from headway.base.files import read_json
 from headway.base.records import Records
 from headway.scaling.costs import flops_a_token, moved_a_flop
-from headway.scaling.hardware import Hardware, Machine, calibrated, load_hardware, read_toml
+from headway.scaling.hardware import keep_machine, load_hardware
 from headway.scaling.shapes import Shape
 from headway.settings.base import parse
 from headway.settings.counting import count_parameters
 from headway.settings.kinds import LanguageRecipe
 from headway.settings.model import DecoderSettings
 from headway.settings.recipe import load_recipe
-from headway.settings.toml import dump_toml
 
 HERE = "here"
 _LIKE = 1.05  # runs whose bytes a FLOP differ by less do not tell products from moving
@@ -141,39 +140,36 @@ def _sums(
 def keep(found: Calibration, name: str | None, own: Path | None) -> tuple[Path, str]:
     """Write what was measured to a machine's entry, in `own` or the user's cache; which it is.
 
-    A machine of the table keeps the rest of its figures; one that is not there (without a name:
-    `here`) gets what the runs say. Other tables of the file stay; its comments do not.
+    A machine that is not in the table (without a name: `here`) gets what the runs say.
     """
-    place, name = own or calibrated(), name or HERE
-    table = read_toml(place) if place.exists() else {}
-    known = load_hardware(place if place.exists() else None)
-    machines = table.setdefault("machine", {})
-    entry = _entry(known, name, found)
-    rounded = float(f"{found.rate / 1e12:.{_DIGITS}g}")
-    measured: dict[str, Any] = {**entry.pop("measured", {}), found.dtype: rounded}
+    name = name or HERE
+    known = load_hardware(own if own and own.exists() else None).machine.get(name)
+    measured: dict[str, Any] = {}
+    if known is not None and known.measured is not None:
+        measured = known.measured.model_dump(exclude_none=True)
+    measured |= {found.dtype: _short(found.rate / 1e12)}
     measured.pop("moves", None)
     if found.moves is not None:
-        measured["moves"] = float(f"{found.moves / 1e9:.{_DIGITS}g}")
+        measured["moves"] = _short(found.moves / 1e9)
     note = f"Speed: measured in {len(found.runs)} runs, {datetime.date.today()}."
-    machines[name] = {**entry, "note": note, "measured": measured}
-    write_atomic(place, dump_toml(table))
-    load_hardware(place)
-    return place, name
+    changes = {"note": note, "measured": measured}
+    return keep_machine(name, changes if known else _described(found) | changes, own), name
 
 
-def _entry(known: Hardware, name: str, found: Calibration) -> dict[str, Any]:
-    """What the table has of a machine, or what can be said of this one."""
-    if name in known.machine:
-        return known.machine[name].model_dump(exclude_none=True, mode="python")
+def _described(found: Calibration) -> dict[str, Any]:
+    """What can be said of a machine of which there is nothing but runs."""
     pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    made = Machine(
-        name=found.runs[0].machine,
-        peak={found.dtype: float(f"{found.rate / 1e12:.{_DIGITS}g}")},  # type: ignore[arg-type]
-        memory=round(pages * size / 1e9, 1),
-        source="its own trainings: the peak is no more than what they reached",
-        date=datetime.date.today(),
-    )
-    return made.model_dump(exclude_none=True, mode="python")
+    return {
+        "name": found.runs[0].machine,
+        "peak": {found.dtype: _short(found.rate / 1e12)},
+        "memory": round(pages * size / 1e9, 1),
+        "source": "its own trainings: the peak is no more than what they reached",
+        "date": datetime.date.today(),
+    }
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
 def calibration_lines(found: Calibration) -> list[str]:

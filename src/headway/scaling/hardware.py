@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tomllib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -11,8 +12,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveFloat, ValidationError, model_validator
 
 from headway.base.errors import UserError, unknown
-from headway.base.files import cached
+from headway.base.files import cached, write_atomic
 from headway.settings.base import Settings, explain
+from headway.settings.toml import dump_toml
 
 SHIPPED = resources.files("headway") / "scaling" / "hardware.toml"
 DTYPES: tuple[Literal["bfloat16", "float32"], ...] = ("bfloat16", "float32")
@@ -153,8 +155,24 @@ def load_hardware(own: Path | None = None) -> Hardware:
         raise explain(error, Hardware, where) from None
 
 
+def keep_machine(name: str, changes: Mapping[str, Any], own: Path | None) -> Path:
+    """Write figures of a machine to a table, `own` or the one in the user's cache; its place.
+
+    A machine that is known keeps the rest of its figures. Other tables of the file stay; its
+    comments do not. Raises UserError, before it writes, for a file that is no such table.
+    """
+    place = own or calibrated()
+    there = place.exists()
+    known = load_hardware(place if there else None).machine.get(name)
+    before = known.model_dump(exclude_none=True, mode="python") if known else {}
+    table = read_toml(place) if there else {}
+    table.setdefault("machine", {})[name] = {**before, **changes}
+    write_atomic(place, dump_toml(table))
+    return place
+
+
 def calibrated() -> Path:
-    """Where `headway plan --calibrate` keeps what it learnt, if no file is named."""
+    """Where what was measured of machines is kept, if no file is named."""
     return cached("hardware.toml")
 
 

@@ -101,5 +101,5 @@ def _expected(planned: Planned, machine: str, rows: int, accumulate: int) -> dic
 # What all such models have as the recipe's settings have it anyway.
 _DEFAULTS = {
     *("score", "norm_eps", "residual", "rotary_theta", "scale_embedding", "norm_embedding"),
-    "attention_dropout",
+    *("attention_dropout", "activation_dropout"),
 }

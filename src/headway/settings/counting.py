@@ -6,7 +6,7 @@ that a value meets), as torch.utils.flop_counter does; norms, activations and so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,7 @@ from headway.settings.model import (
     StackSettings,
     TransformerSettings,
 )
+from headway.settings.reaching import Layers, layers, seen, widths
 
 Countable = DecoderSettings | EncoderSettings | TransformerSettings
 Attention = Literal["reference", "fused"]
@@ -102,21 +103,16 @@ def forward_flops(
 ) -> dict[str, float]:
     """Operation -> floating-point operations a token of reading texts of `length` tokens.
 
-    Attention is counted in full: each query against all keys that its layer reaches, as kernels
-    without a mask of their own compute it. With `useful` a causal stack's is the half that its mask
-    leaves, (T + 1) / 2 keys a query that reaches all. What Longformer's global tokens look at is
-    not counted: they are few. A translator's are those of a target token and a source token, pairs
+    Attention is counted as it is computed: each query with all keys, or in a band with those that
+    it and its neighbours see. With `useful` it is counted with the keys that it sees itself: of a
+    causal stack (T + 1) / 2. A translator's are those of a target token and a source token, pairs
     of `length` on both sides.
     """
     found: dict[str, float] = {}
-    for shape in stacks(settings):
-        keys = _keys(settings, shape, length, useful=useful)
-        for name, flops in _block_flops(settings, shape, keys, length).items():
-            found[name] = found.get(name, 0.0) + shape.n_layers * flops
-    found["output"] = 2.0 * n_tokens * settings.d_model
-    if isinstance(settings, EncoderSettings):
-        found["output"] += 2.0 * settings.d_model**2  # the transform; the pooler is one a text
-    return found
+    for some, block in _blocks(settings, length, useful=useful):
+        for name, flops in block.items():
+            found[name] = found.get(name, 0.0) + some.n * flops
+    return found | _output(settings, n_tokens)
 
 
 def training_flops(
@@ -130,20 +126,21 @@ def training_flops(
 ) -> dict[str, float]:
     """Operation -> floating-point operations a token of training: forward, backward, recomputing.
 
-    Backward is twice forward; of fused attention two and a half times, because it computes its
-    scores again. With `recomputes` (train.checkpoint_activations) blocks run forward once more, but
-    for a last product of which nothing is needed.
+    Backward is twice forward; of fused attention, and in a band, two and a half times, because the
+    scores are computed again. With `recomputes` (train.checkpoint_activations) blocks run forward
+    once more, but for a last product of which nothing is needed.
     """
-    found = {}
-    for name, forward in forward_flops(settings, n_tokens, length, useful=useful).items():
-        own = name in _ATTENTION and attention == "fused" and settings.score in _DOTS
-        times = 3.5 if own else 3.0
-        if recomputes and name != "output":
-            times += 1.0
-        found[name] = times * forward
+    found: dict[str, float] = {}
+    fused = _ATTENTION if attention == "fused" and settings.score in _DOTS else ()
+    for some, block in _blocks(settings, length, useful=useful):
+        again = fused or (_ATTENTION[:2] if some.band else ())
+        for name, forward in block.items():
+            times = (3.5 if name in again else 3.0) + recomputes
+            found[name] = found.get(name, 0.0) + some.n * times * forward
+    found |= {name: 3.0 * forward for name, forward in _output(settings, n_tokens).items()}
     if recomputes and settings.order == "pre" and settings.dropout == 0.0:
-        layers = sum(shape.n_layers for shape in stacks(settings))
-        found["feed-forward"] -= layers * 2.0 * settings.d_model * settings.d_feed_forward
+        n_layers = sum(shape.n_layers for shape in stacks(settings))
+        found["feed-forward"] -= n_layers * 2.0 * settings.d_model * settings.d_feed_forward
     if recomputes and isinstance(settings, TransformerSettings):  # a source's keys are kept
         keys = 4.0 * settings.d_model * settings.kv_heads * settings.head_width
         found["cross queries, keys, values"] -= settings.n_decoder_layers * keys
@@ -153,14 +150,25 @@ def training_flops(
 def generating_flops(settings: DecoderSettings, n_tokens: int, context: int) -> dict[str, float]:
     """Operation -> floating-point operations of one new token after `context` in the cache."""
     shape, n = stacks(settings)[0], context + 1
-    found = {
-        name: settings.n_layers * flops
-        for name, flops in _block_flops(settings, shape, _keys(settings, shape, n), 0).items()
-    }
-    return {**found, "output": 2.0 * n_tokens * settings.d_model}
+    found: dict[str, float] = {}
+    for width in widths(settings, settings.n_layers):
+        some = Layers(1, min(width, n) if width else n)
+        for name, flops in _block_flops(settings, shape, some, 0).items():
+            found[name] = found.get(name, 0.0) + flops
+    return found | _output(settings, n_tokens)
 
 
-_ATTENTION = ("scores", "weighted values", "cross scores", "cross weighted values")
+def _output(settings: Countable, n_tokens: int) -> dict[str, float]:
+    found = 2.0 * n_tokens * settings.d_model
+    if isinstance(settings, EncoderSettings):
+        found += 2.0 * settings.d_model**2  # the transform; the pooler is one a text
+    return {"output": found}
+
+
+_ATTENTION: tuple[str, ...] = (
+    *("scores", "weighted values"),
+    *("cross scores", "cross weighted values"),
+)
 _DOTS = ("dot", "scaled_dot")
 
 
@@ -176,27 +184,23 @@ def _reach_weights(settings: EncoderSettings) -> int:
     D, queries = settings.d_model, settings.n_heads * settings.head_width
     values, bias = settings.kv_heads * settings.head_width, settings.biases_attention
     own = _linear(D, queries, bias=bias) + 2 * _linear(D, values, bias=bias)
-    near = sum(bool(width) for width in _widths(settings, settings.n_layers))
+    near = sum(map(bool, widths(settings, settings.n_layers)))
     return near * own if settings.n_global else 0
 
 
-def _widths(settings: StackSettings, n_layers: int) -> list[int]:
-    """The reach of each layer."""
-    return [settings.reach[layer % len(settings.reach)] for layer in range(n_layers)]
-
-
-def _keys(
-    settings: StackSettings, shape: StackShape, length: float, *, useful: bool = False
-) -> float:
-    """How many keys a query meets in texts of `length` tokens: the mean of the layers."""
-    if isinstance(settings, EncoderSettings) and settings.n_keys is not None:
-        return settings.n_keys
-    every = (length + 1) / 2 if useful and shape.causal else length
-    near = [
-        min(width + (not shape.causal), every) if width else every
-        for width in _widths(settings, shape.n_layers)
-    ]
-    return sum(near) / len(near)
+def _blocks(
+    settings: Countable, length: int, *, useful: bool
+) -> Iterator[tuple[Layers, dict[str, float]]]:
+    """The layers by their reach, and the operations of one of each."""
+    for shape in stacks(settings):
+        computed = layers(settings, shape.n_layers, length, causal=shape.causal)
+        if useful:
+            own = seen(settings, shape.n_layers, length, causal=shape.causal)
+            computed = [
+                each._replace(keys=one.keys) for each, one in zip(computed, own, strict=True)
+            ]
+        for some in computed:
+            yield some, _block_flops(settings, shape, some, length)
 
 
 def _linear(inputs: int, outputs: int, *, bias: bool) -> int:
@@ -238,9 +242,9 @@ def _block_weights(settings: StackSettings, *, crosses: bool) -> dict[str, int]:
 
 
 def _block_flops(
-    settings: StackSettings, shape: StackShape, keys: float, source: float
+    settings: StackSettings, shape: StackShape, some: Layers, length: int
 ) -> dict[str, float]:
-    """Operation -> operations a token of one block that looks at `keys`, and `source` others."""
+    """Operation -> operations a token of one block, in texts (and with sources) of `length`."""
     D, F = settings.d_model, settings.d_feed_forward
     queries, values = (
         settings.n_heads * settings.head_width,
@@ -256,9 +260,15 @@ def _block_flops(
             "attention output": 2.0 * queries * D,
         }
 
-    found = {**looking(keys), "feed-forward": 2.0 * (ups + 1) * D * F}
+    found = {**looking(some.keys), "feed-forward": 2.0 * (ups + 1) * D * F}
+    if some.every:  # each of them meets all keys, which are made for them once more
+        found["queries, keys, values"] += 2.0 * D * (queries * some.every / length + 2 * values)
+        found["scores"] += 2.0 * queries * some.every
+        found["weighted values"] += 2.0 * queries * some.every
+    if some.mixed:
+        found["mixtures"] = 4.0 * some.keys * values
     if shape.crosses:
-        found |= {f"cross {name}": flops for name, flops in looking(source).items()}
+        found |= {f"cross {name}": flops for name, flops in looking(length).items()}
     return found
 
 

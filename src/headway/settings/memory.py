@@ -19,6 +19,7 @@ from headway.settings.counting import (
     stacks,
 )
 from headway.settings.model import DecoderSettings, EncoderSettings, StackSettings
+from headway.settings.reaching import SLAB, Band, Layers, layers
 
 _EXACT = 4  # bytes of a float32 number
 LOSS_ROWS = 512  # as many rows of logits are held at a time: headway.training.losses.CHUNK
@@ -115,17 +116,19 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
     kept, working = 0, 0
     D = settings.d_model
     for shape in stacks(settings):
-        block = batch.tokens * _block(settings, shape, batch)
-        added = batch.tokens * _passing(settings, batch)
-        if batch.recomputes:
-            kept += shape.n_layers * batch.tokens * D * _EXACT
-            added += block
-        else:
-            kept += shape.n_layers * block
-        working = max(working, added)
+        for some in layers(settings, shape.n_layers, batch.length, causal=shape.causal):
+            masked = _masked(shape, some, batch)
+            block = batch.tokens * _block(settings, shape, some, batch, masked=masked)
+            added = _passing(settings, shape, some, batch)
+            if batch.recomputes:
+                kept += some.n * batch.tokens * D * _EXACT
+                added += block
+            else:
+                kept += some.n * block
+            working = max(working, added)
+            if masked:
+                kept += batch.tokens * batch.length * _EXACT
         kept += batch.tokens * (_norm(settings) if settings.order == "pre" else 0)
-        if _masked(shape, batch):
-            kept += batch.tokens * batch.length * _EXACT
     below = 16 + (_norm(settings) if settings.norm_embedding else 0)  # ids, targets
     below += D * _EXACT if settings.dropout else 0
     if isinstance(settings, EncoderSettings):
@@ -133,23 +136,38 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
     return kept + batch.tokens * below, working
 
 
-def _masked(shape: StackShape, batch: Batch) -> bool:
+def _masked(shape: StackShape, some: Layers, batch: Batch) -> bool:
     """Whether attention is given a mask that is not just causal."""
-    return batch.packed or not shape.causal
+    needed = some.masked or batch.packed or not shape.causal
+    return needed and not (some.band or some.mixed)
 
 
-def _passing(settings: StackSettings, batch: Batch) -> int:
-    """Bytes a token of the gradients within a block: of its inner values or of its weights.
+def _passing(settings: StackSettings, shape: StackShape, some: Layers, batch: Batch) -> int:
+    """Bytes of the gradients within a block: of its inner values or of its weights.
 
     The weights' come when what the feed-forward part had kept is gone.
     """
     ups = 2 if settings.feed_forward == "swiglu" else 1
     inner = ups * settings.d_feed_forward * _EXACT
-    if _fuses(settings, batch):
-        return inner
+    keys = 0.0 if _fuses(settings, batch) or some.band else some.keys
+    if shape.crosses and not _fuses(settings, batch):
+        keys = max(keys, batch.length)
     wide = (settings.score_rank or settings.head_width) + 1 if settings.score == "additive" else 1
-    weights = settings.n_heads * batch.length * wide * _EXACT
-    return max(inner, weights - _feed_forward(settings, batch))
+    weights = round(batch.tokens * settings.n_heads * keys * wide * _EXACT)
+    weights += _in_band(settings, some.band, batch) if some.band else 0
+    return max(batch.tokens * inner, weights - batch.tokens * _feed_forward(settings, batch))
+
+
+def _in_band(settings: StackSettings, band: Band, batch: Batch) -> int:
+    """Bytes of the backward pass of attention in a band: its copies, its sums, and a slab."""
+    H, G, K = settings.n_heads, settings.kv_heads, settings.head_width
+    queries = batch.rows * band.queries(batch.length)
+    keys = queries + batch.rows * band.around
+    chunk = batch.rows * H * band.chunk * band.met
+    slab = min(max(1, SLAB // chunk) * chunk, queries * H * band.met)
+    arrays = 4 if settings.attention_dropout else 3
+    copies = (3 * queries * H + 2 * keys * G) * K * batch.width
+    return copies + 2 * keys * G * K * _EXACT + arrays * slab * _EXACT
 
 
 def _fuses(settings: StackSettings, batch: Batch) -> bool:
@@ -158,21 +176,25 @@ def _fuses(settings: StackSettings, batch: Batch) -> bool:
     return batch.attention == "fused" and dots and not settings.attention_dropout
 
 
-def _block(settings: StackSettings, shape: StackShape, batch: Batch) -> int:
+def _block(
+    settings: StackSettings, shape: StackShape, some: Layers, batch: Batch, *, masked: bool
+) -> int:
     """Bytes a token that one block leaves for its backward pass."""
     D, width = settings.d_model, batch.width
     ways = 3 if shape.crosses else 2
     found = ways * _norm(settings)
     found += ways * D * width if settings.dropout else 0  # the masks around the parts
-    found += _looking(settings, batch, inputs=3, masked=_masked(shape, batch))
-    found += _looking(settings, batch, inputs=1, masked=True) if shape.crosses else 0
+    found += _looking(settings, some, batch, inputs=3, masked=masked)
+    if shape.crosses:
+        source = Layers(1, batch.length)
+        found += _looking(settings, source, batch, inputs=1, masked=True)
     return found + _feed_forward(settings, batch)
 
 
 def _feed_forward(settings: StackSettings, batch: Batch) -> int:
     """Bytes a token that a feed-forward part leaves: what came in, and its inner values."""
     inner = {"swiglu": 4, "relu": 1}.get(settings.feed_forward, 2)
-    if settings.dropout:
+    if settings.inner_dropout:
         inner += 2 if settings.feed_forward == "relu" else 1
     entered = _copies(settings, batch, 2 if settings.feed_forward == "swiglu" else 1)
     return entered + inner * settings.d_feed_forward * batch.width
@@ -189,15 +211,23 @@ def _norm(settings: StackSettings) -> int:
     return _EXACT * (forms * settings.d_model + (2 if forms else 0))
 
 
-def _looking(settings: StackSettings, batch: Batch, *, inputs: int, masked: bool) -> int:
+def _looking(
+    settings: StackSettings, some: Layers, batch: Batch, *, inputs: int, masked: bool
+) -> int:
     """Bytes a token that one attention leaves: what came in, its heads, its weights, its result."""
-    H, G, K, T = settings.n_heads, settings.kv_heads, settings.head_width, batch.length
-    R = settings.score_rank or K
+    H, G, K = settings.n_heads, settings.kv_heads, settings.head_width
+    R, keys = settings.score_rank or K, some.keys
+    inputs += 2 if some.every else 0  # keys and values once more, for those that see all
     found = _copies(settings, batch, inputs) + (2 * H + 2 * G) * K * batch.width
+    found += 2 * G * K * batch.width if some.every else 0
     if settings.score not in ("dot", "scaled_dot"):
-        changed = {"bilinear": K, "low_rank_bilinear": K + R, "additive": R + R * T}
+        changed = {"bilinear": K, "low_rank_bilinear": K + R, "additive": R + R * round(keys)}
         found += H * changed[settings.score] * batch.width
+    if some.mixed:
+        found += round(2 * G * K * keys * batch.width / batch.length)
+    if some.band:
+        return found
     if _fuses(settings, batch):
         return found + H * _EXACT + (H * K * batch.width if masked else 0)
     weights = _EXACT + batch.width + (_EXACT if settings.attention_dropout else 0)
-    return found + H * T * weights
+    return found + round(H * keys * weights)

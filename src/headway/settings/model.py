@@ -72,6 +72,12 @@ class StackSettings(Settings):
     norm_embedding: bool = False
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
+    activation_dropout: Rate | None = None
+
+    @property
+    def inner_dropout(self) -> float:
+        """Of what is inside the feed-forward network; as of the rest if it is not set."""
+        return self.dropout if self.activation_dropout is None else self.activation_dropout
 
     @property
     def head_width(self) -> int:

@@ -30,7 +30,14 @@ def _bert(layers: int, width: int) -> Any:
         "n_heads": width // 64,
         "norm_eps": 1e-12,
         "attention_dropout": 0.1,
+        "activation_dropout": 0.0,
     }
+
+
+def _roberta(layers: int, width: int, max_length: int, **own: Any) -> Any:
+    """Liu et al. 2019 (arXiv 1907.11692): a BERT without segments and next sentences."""
+    row = _bert(layers, width) | {"norm_eps": 1e-5, "n_segments": 1, "pooler": False}
+    return row | {"max_length": max_length, **own}
 
 
 def _gpt(layers: int, width: int, max_length: int, order: str) -> Any:
@@ -46,6 +53,7 @@ def _gpt(layers: int, width: int, max_length: int, order: str) -> Any:
         "order": order,
         "max_length": max_length,
         "attention_dropout": 0.1,
+        "activation_dropout": 0.0,
     }
 
 
@@ -86,6 +94,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "bert-medium": _bert(8, 512),
     "bert-base": _bert(12, 768),
     "bert-large": _bert(24, 1024),
+    # Beltagy et al. 2020 (arXiv 2004.05150), section 5: a RoBERTa with windows of 512
+    "longformer-base": _roberta(12, 768, 4096, reach=[512], n_global=1),
+    "longformer-large": _roberta(24, 1024, 4096, reach=[512], n_global=1),
+    # Wang et al. 2020 (arXiv 2006.04768), section 5: a RoBERTa with 256 keys, one matrix for all
+    "linformer-base": _roberta(12, 768, 512, n_keys=256, mixes="layers"),
     # Radford et al. 2018
     "gpt1": _gpt(12, 768, 512, "post"),
     # Radford et al. 2019, table 2
@@ -116,7 +129,8 @@ VOCABULARIES: dict[str, int] = {
     "transformer-base": 37_000,  # section 5.1: about so many, English and German
     "transformer-big": 37_000,
     "transformer-tiny": 10_000,  # as the recipe multi30k/transformer-tiny
-    **dict.fromkeys((name for name, row in PRESETS.items() if row["kind"] == "encoder"), 30_522),
+    **dict.fromkeys((name for name in PRESETS if name.startswith("bert-")), 30_522),
+    **dict.fromkeys(("longformer-base", "longformer-large", "linformer-base"), 50_265),
     "gpt1": 40_478,
     **dict.fromkeys(("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"), 50_257),
     **dict.fromkeys(("llama-2-7b", "llama-2-13b", "llama-2-70b"), 32_000),

@@ -31,6 +31,8 @@ class TrainSettings(Settings):
     from there (Vaswani et al., 2017, section 5.3), `cosine` and `linear` reach `final_rate` × peak
     at the last step, `wsd` stays at the peak and falls linearly over the last `decay` share of the
     steps. `optimizer` "muon" steps the matrices of linear and recurrent layers by Muon.
+    A step sees the same on any number of ranks; with `parallel` "shard" each of them has a part of
+    every weight and of its optimiser's state, else all.
     `dtype` "auto" becomes what a probe on this machine finds faster.
 
     With `patience` above 0 training ends after that many evaluations in a row that brought nothing
@@ -60,6 +62,7 @@ class TrainSettings(Settings):
     patience: NonNegativeInt = 0
     average: PositiveInt = 1
     checkpoint_activations: bool = False
+    parallel: Literal["replicate", "shard"] = "replicate"
 
     @model_validator(mode="after")
     def _decays(self) -> Self:

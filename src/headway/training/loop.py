@@ -7,9 +7,10 @@ import math
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,9 @@ from headway.base.progress import ProgressBar, say
 from headway.batches.order import Batch, Batches, Rows
 from headway.nn.dropout import Noise
 from headway.settings.training import TrainSettings
-from headway.training.objectives import Objective
+from headway.training.objectives import Losses, Objective
 from headway.training.optimizer import make_optimizers
+from headway.training.ranks import ALONE, Ranks, last_sums, spread, whole
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState, Window
 
@@ -37,8 +39,22 @@ class Hook:
     call: Callable[[TrainState], None]
 
 
+class Share(NamedTuple):
+    """What this rank has of a batch of a step; `number` is the batch's, as noise is drawn by.
+
+    Where there are fewer rows than ranks it is a row that another has too, and that counts 0.
+    """
+
+    number: int
+    batch: Batch
+    counts: bool
+
+
 class Trainer:
-    """Trains a model on batches by an objective. Saving, evaluating, logging come in as hooks."""
+    """Trains a model on batches by an objective. Saving, evaluating, logging come in as hooks.
+
+    Several ranks take shares of each step's batches; all else is the same on each of them.
+    """
 
     def __init__(
         self,
@@ -50,11 +66,14 @@ class Trainer:
         seed: int,
         device: torch.device,
         state: TrainState | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.model, self.settings = model, settings
+        self.model, self.settings, self.ranks = model, settings, ranks
         self.batches, self.objective = batches, objective
         self.seed, self.device = seed, device
         self.state = state or TrainState()
+        self.shards = ranks.size > 1 and settings.parallel == "shard"
+        self.network = spread(model, ranks, shards=self.shards)
         self.optimizers = make_optimizers(model, settings)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
 
@@ -84,10 +103,11 @@ class Trainer:
                     if self.state.step % hook.every == 0 or last:
                         hook.call(self.state)
                         self.model.train()
-                if asked and not last:
+                signalled = self.ranks.most(asked[0] if asked else 0)
+                if signalled and not last:
                     leave(self.state)
                     step = self.state.step
-                    raise Interrupted(asked[0], f"stopped and saved after step {step} of {steps}")
+                    raise Interrupted(signalled, f"stopped and saved after step {step} of {steps}")
 
         if self.state.step < steps:
             if self.state.window.steps:
@@ -102,35 +122,50 @@ class Trainer:
         """One optimiser step over `accumulate` batches; the sums are divided once, at its end."""
         began = time.perf_counter()
         state, step = self.state, self.state.step + 1
-        taken, made, counts = self._take(batches)
+        taken, shares, counts, tokens = self._take(batches)
         torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
-        sums = {part: [0.0, 0.0] for part in counts}
-        for micro, batch in enumerate(made):
-            if not any(batch.counts.values()):
-                continue  # adds exactly 0; not every network takes targets of no width
-            noise = Noise(self.seed, step, micro)
-            losses = self.objective(self.model, batch.to(self.device), noise, self.settings.dtype)
-            terms = [loss.objective / counts[part] for part, loss in losses.items() if counts[part]]
-            sum(terms[1:], start=terms[0]).backward()  # type: ignore[no-untyped-call]
-            for part, loss in losses.items():
-                for index, value in enumerate(loss):
-                    sums[part][index] += float(value.detach())
+        sums = self._gradients(step, shares, counts)
         main = next(iter(counts))
         # the main part's share is exactly 1; the others' means are told on its count
         objective = sum(
             value * (counts[main] / counts[part]) for part, (value, _) in sums.items() if value
         )
-        total = nn.utils.get_total_norm([w.grad for w in self.weights if w.grad is not None])
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        total = whole(nn.utils.get_total_norm(gradients))
         norm = float(total)
         if not (math.isfinite(objective) and math.isfinite(norm)):
             raise self._not_finite(objective, [rows for _, _, rows in taken])
         self._update(step, total)
         state.step, (state.epoch, state.batch) = step, taken[-1][:2]
-        seconds, tokens = time.perf_counter() - began, sum(batch.tokens for batch in made)
+        seconds = time.perf_counter() - began
         state.tokens += tokens
         state.seconds += seconds
         nlls = {part: (nll, counts[part]) for part, (_, nll) in sums.items()}
         state.window.add(objective, nlls, tokens, norm, seconds)
+
+    def _gradients(
+        self, step: int, shares: list[Share], counts: Mapping[str, int]
+    ) -> dict[str, list[float]]:
+        """Have the gradients of a step's mean loss; the sums of its parts, smoothed and plain."""
+        sums = {part: [0.0, 0.0] for part in counts}
+        for place, (number, batch, own) in enumerate(shares):
+            if self.ranks.size == 1 and not any(batch.counts.values()):
+                continue  # adds exactly 0; not every network takes targets of no width
+            noise = Noise(self.seed, step, number)
+            with last_sums(self.network, place == len(shares) - 1):
+                losses: Losses = self.network(
+                    self.objective, counts, batch.to(self.device), noise, self.settings.dtype
+                )
+                terms = [
+                    loss.objective / (counts[part] if own else math.inf)
+                    for part, loss in losses.items()
+                ]
+                sum(terms[1:], start=terms[0]).backward()  # type: ignore[no-untyped-call]
+            for part, loss in losses.items():
+                for index, value in enumerate(loss):
+                    sums[part][index] += float(value.detach()) if own else 0.0
+        found = iter(self.ranks.total([value for pair in sums.values() for value in pair]))
+        return {part: [next(found), next(found)] for part in sums}
 
     def _update(self, step: int, norm: Tensor) -> None:
         if self.settings.clip:  # after the check: to scale by NaN would spoil every gradient
@@ -143,24 +178,35 @@ class Trainer:
 
     def _take(
         self, batches: Iterator[tuple[int, int, Rows]]
-    ) -> tuple[list[tuple[int, int, Rows]], list[Batch], Counter[str]]:
-        """The batches of the next step, as rows and as tensors, and their targets by part.
+    ) -> tuple[list[tuple[int, int, Rows]], list[Share], dict[str, int], int]:
+        """The batches of the next step as rows; this rank's shares of them as tensors.
 
-        Where they have none there is nothing to learn and nothing to divide by: they are passed
-        over, which is said and counted, and the schedule does not move.
+        And their targets by part, and tokens, over all ranks. Where there are no targets there is
+        nothing to learn and nothing to divide by: they are passed over, which is said and counted,
+        and the schedule does not move.
         """
         while True:
             taken = [next(batches) for _ in range(self.settings.accumulate)]
-            made = [self.batches.batch(epoch, rows) for epoch, _, rows in taken]
-            counts = Counter[str]()
-            for batch in made:
-                counts.update(batch.counts)
-            if counts.total():
-                return taken, made, counts
+            shares = [self._share(taken, *dealt) for dealt in self.ranks.deal(len(taken))]
+            counts, tokens = Counter[str](), 0
+            for _, batch, own in shares:
+                counts.update({part: n * own for part, n in batch.counts.items()})
+                tokens += batch.tokens * own
+            *totals, tokens = map(int, self.ranks.total([*counts.values(), tokens]))
+            if any(totals):
+                return taken, shares, dict(zip(counts, totals, strict=True)), tokens
             self.state.epoch, self.state.batch = taken[-1][:2]
             self.state.skipped += 1
             step, skipped = self.state.step + 1, self.state.skipped
             say(f"step {step}: batches without a target token passed over ({skipped} so far)")
+
+    def _share(
+        self, taken: list[tuple[int, int, Rows]], number: int, part: int, parts: int
+    ) -> Share:
+        epoch, _, rows = taken[number]
+        own = rows[part::parts]
+        batch = self.batches.batch(epoch, own if len(own) else rows[:1])
+        return Share(number + part * len(taken), batch, len(own) > 0)
 
     def _not_finite(self, objective: float, rows: list[Rows]) -> NotFinite:
         named = list(self.model.named_parameters())
@@ -170,7 +216,7 @@ class Trainer:
             for name, weight in named
             if weight.grad is not None
         ]
-        bad = (what for what, values in suspects if not bool(values.isfinite().all()))
+        bad = (what for what, values in suspects if not bool(whole(values).isfinite().all()))
         first = next(bad, "the loss")
         examples = ", ".join(str(row) for row in rows[0][:5])
         return NotFinite(
@@ -179,6 +225,18 @@ class Trainer:
             todo="the last checkpoint is kept: lower train.learning_rate, lengthen train.warmup "
             "or set train.clip, then --resume",
         )
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """All weights by name; of those that are spread over ranks the first rank has them."""
+        named = self.model.state_dict(keep_vars=True)
+        if not self.shards:
+            return {name: weight.detach() for name, weight in named.items()}
+        made: dict[Tensor, Tensor] = {}  # tied ones once
+        for weight in named.values():
+            if weight not in made:
+                gathered = whole(weight.detach())
+                made[weight] = gathered.cpu() if self.ranks.leads else gathered.new_empty(0)
+        return {name: made[weight] for name, weight in named.items()}
 
     def _text(self) -> str:
         window = self.state.window

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.training.ranks import part_of, whole
+
 # Jordan et al., 2024: the steepest of odd polynomials of degree 5 that keep singular values near 1
 A, B, C = 3.4445, -4.7750, 2.0315
 ITERATIONS = 5
@@ -22,7 +24,8 @@ class Muon(torch.optim.Optimizer):
     """Nesterov momentum, made nearly orthogonal (Jordan et al., 2024).
 
     A step has the size of one of Adam's: its root mean square is 0.2 (Liu et al., 2025, section
-    2.2). The decay is that of AdamW. `weights` are matrices, or groups of them.
+    2.2). The decay is that of AdamW. `weights` are matrices, or groups of them; those that are
+    spread over ranks are gathered, since half a matrix is not made orthogonal.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class Muon(torch.optim.Optimizer):
             wide: dict[tuple[torch.Size, torch.device], list[tuple[nn.Parameter, Tensor]]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    update = self._momentum(weight, weight.grad, group["momentum"])
+                    update = whole(self._momentum(weight, weight.grad, group["momentum"]))
                     update = update.T if update.shape[0] > update.shape[1] else update
                     key = update.shape, update.device
                     wide.setdefault(key, []).append((weight, update))
@@ -64,10 +67,9 @@ def _move(members: list[tuple[nn.Parameter, Tensor]], group: dict[str, Any]) -> 
     rate = group["lr"]
     for (weight, _), update in zip(members, orthogonal, strict=True):
         rows, columns = weight.shape
+        change = part_of(update.T if rows > columns else update, weight)
         weight.mul_(1 - rate * group["weight_decay"])
-        weight.add_(
-            update.T if rows > columns else update, alpha=-rate * 0.2 * max(rows, columns) ** 0.5
-        )
+        weight.add_(change, alpha=-rate * 0.2 * max(rows, columns) ** 0.5)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

@@ -67,10 +67,10 @@ def step_peak(trainer: Trainer) -> int | None:
     states = [part for each in trial.optimizers for part in each.state.values()]
     there = [*trial.weights, *(one for parts in states for one in parts.values())]
     tensors = [one for one in there if isinstance(one, Tensor)]
-    peak = Peak(tensors)
-    with peak:
+    with Peak(tensors) as peak:
         trial.advance(batches)
-    return sum(int(tensor.untyped_storage().nbytes()) for tensor in tensors) + peak.most
+    kept: int = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+    return kept + int(peak.most)
 
 
 def device_peak(device: torch.device) -> int | None:

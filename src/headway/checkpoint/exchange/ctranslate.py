@@ -23,6 +23,7 @@ _HELD = {
     *("d_model", "d_feed_forward", "n_heads", "n_kv_heads", "d_head", "max_length"),
     *("n_encoder_layers", "n_decoder_layers", "bias", "attention_bias", "norm_eps", "order"),
     *("scale_embedding", "tie", "head_bias", "dropout", "attention_dropout", "rotary_theta"),
+    "activation_dropout",
 }
 _COMPUTED: dict[str, Sequence[object]] = {
     "positions": ("sinusoidal", "learned"),

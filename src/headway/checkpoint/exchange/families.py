@@ -10,8 +10,9 @@ from typing import Any
 from torch import nn
 
 from headway.base.errors import unknown
-from headway.checkpoint.exchange import bert, gpt, llama, marian
+from headway.checkpoint.exchange import bert, gpt, llama, longformer, marian
 from headway.checkpoint.exchange.config import Config
+from headway.checkpoint.exchange.heads import Heads
 from headway.checkpoint.exchange.names import Row
 from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier, Encoder, MaskedLanguageModel
@@ -30,7 +31,8 @@ class Family:
 
     `body` has the rows of the network below its heads, and `prefix` stands before their names where
     there is a head. `ignored` names what may be in a file and is no weight of ours. `architectures`
-    names the classes that such a folder is for.
+    names the classes that such a folder is for, `heads` what stands above an encoder. `before` is
+    how many rows a table of learned positions has before the first.
     """
 
     kind: type[StackSettings]
@@ -40,11 +42,13 @@ class Family:
     prefix: str
     ignored: re.Pattern[str]
     architectures: dict[type[nn.Module], str]
+    heads: Heads | None = None
+    before: Callable[[Config], int] = lambda config: 0
 
     def architecture(self, model: nn.Module) -> str:
         """The class that a folder of this model is for."""
         if isinstance(model, MaskedLanguageModel) and model.follows is None:
-            return "BertForMaskedLM"
+            return self.architectures[type(model)].replace("PreTraining", "MaskedLM")
         return self.architectures[type(model)]
 
 
@@ -61,6 +65,22 @@ FAMILIES: dict[str, Family] = {
             MaskedLanguageModel: "BertForPreTraining",
             Classifier: "BertForSequenceClassification",
         },
+        bert.HEADS,
+    ),
+    "longformer": Family(
+        EncoderSettings,
+        longformer.settings_of,
+        longformer.config_of,
+        longformer.body,
+        "longformer.",
+        longformer.IGNORED,
+        {
+            Encoder: "LongformerModel",
+            MaskedLanguageModel: "LongformerForMaskedLM",
+            Classifier: "LongformerForSequenceClassification",
+        },
+        longformer.HEADS,
+        longformer.before,
     ),
     "openai-gpt": Family(
         DecoderSettings,
@@ -88,6 +108,15 @@ FAMILIES: dict[str, Family] = {
         "model.",
         llama.IGNORED,
         {Decoder: "LlamaForCausalLM"},
+    ),
+    "mistral": Family(
+        DecoderSettings,
+        llama.mistral_settings,
+        llama.mistral_config,
+        llama.body,
+        "model.",
+        llama.IGNORED,
+        {Decoder: "MistralForCausalLM"},
     ),
     "marian": Family(
         TransformerSettings,

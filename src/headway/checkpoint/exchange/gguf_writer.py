@@ -31,7 +31,7 @@ _LARGEST = {"F16": 65504.0, "Q8_0": 127 * 65504.0}  # a block's scale is half pr
 _HELD = {
     *("d_model", "d_feed_forward", "n_heads", "n_kv_heads", "d_head", "n_layers", "max_length"),
     *("norm_eps", "rotary_theta", "rotary_scaling", "tie", "origin", "dropout"),
-    "attention_dropout",
+    *("attention_dropout", "activation_dropout"),
 }
 _LLAMA: dict[str, Sequence[object]] = {
     "norm": ("rms",),

@@ -90,6 +90,7 @@ def _settings(config: Config, **own: Any) -> DecoderSettings:
         norm_eps=config.take("layer_norm_epsilon", float, 1e-5),
         dropout=config.take("resid_pdrop", float, 0.1),
         attention_dropout=config.take("attn_pdrop", float, 0.1),
+        activation_dropout=0.0,
         **own,
     )
 

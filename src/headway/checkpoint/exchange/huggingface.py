@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from headway.base.errors import UserError, visible
 from headway.base.files import atomic_folder, to_json
-from headway.checkpoint.exchange import bert, ctranslate, marian
+from headway.checkpoint.exchange import bert, ctranslate, longformer, marian
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.families import FAMILIES, Family, family_of
 from headway.checkpoint.exchange.folders import (
@@ -23,7 +23,7 @@ from headway.checkpoint.exchange.folders import (
     read_folder_tensors,
     refuse_twice,
 )
-from headway.checkpoint.exchange.names import Row, linear, row, to_ours, to_theirs, within
+from headway.checkpoint.exchange.names import Form, Row, row, to_ours, to_theirs
 from headway.checkpoint.weights import adopt, on_meta, write_foreign
 from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier, Encoder, MaskedLanguageModel
@@ -51,7 +51,7 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
         what = "'quantization_config' says that its weights are quantised"
         raise UserError(what, where=config.where, todo=_PLAIN)
     tensors = _by_name(read_folder_tensors(folder), family, folder)
-    settings = _as_found(family.settings(config), tensors, folder)
+    settings = _as_found(family, family.settings(config), tensors, folder)
     _refuse_unequal_copies(tensors, folder)
     model = on_meta(
         lambda: _build(family, settings, config, tensors),
@@ -61,7 +61,7 @@ def read_model(folder: Path) -> tuple[nn.Module, Any]:
     )
     if isinstance(settings, TransformerSettings):
         marian.refuse_other_positions(tensors, settings.d_model, str(folder))
-    body, heads = _rows(family, settings, model)
+    body, heads = _rows(family, settings, model, config)
     shapes = {name: weight.shape for name, weight in model.named_parameters()}
     found = to_ours(
         body + heads,
@@ -97,19 +97,23 @@ def fill_folder(
     """
     name = family_for(settings)
     family, wanted = FAMILIES[name], _canonical(settings)
-    body, heads = _rows(family, wanted, model)
-    tensors = dict(model.state_dict())
-    if isinstance(model, Transformer):
-        tensors.setdefault("head.bias", torch.zeros(model.head.out_features))
-    prefix = family.prefix if not isinstance(model, Encoder) else ""
-    body = [Row(each.ours, prefix + each.theirs, each.form) for each in body]
     table = family.config(wanted, *_sizes(model)) | {
         "architectures": [family.architecture(model)],
         "dtype": "float32",
     }
     if isinstance(model, Classifier):
         table["id2label"] = {n: f"LABEL_{n}" for n in range(model.head.out_features)}
-    (folder / CONFIG).write_text(to_json(table | dict(extra or {})), encoding="utf-8")
+    table |= dict(extra or {})
+    config = Config(table, CONFIG)
+    if before := family.before(config):
+        table["max_position_embeddings"] = wanted.max_length + before
+    body, heads = _rows(family, wanted, model, config)
+    tensors = dict(model.state_dict())
+    if isinstance(model, Transformer):
+        tensors.setdefault("head.bias", torch.zeros(model.head.out_features))
+    prefix = family.prefix if not isinstance(model, Encoder) else ""
+    body = [Row(each.ours, prefix + each.theirs, each.form) for each in body]
+    (folder / CONFIG).write_text(to_json(table), encoding="utf-8")
     write_foreign(folder / SAFETENSORS, to_theirs(body + heads, tensors))
     return name
 
@@ -145,7 +149,7 @@ def family_for(settings: Any) -> str:
 
 
 # What does not change the function that is computed
-_FREE = {"dropout", "attention_dropout", "pooler", "from"}
+_FREE = {"dropout", "attention_dropout", "activation_dropout", "pooler", "from"}
 
 
 def _canonical(settings: Any) -> Any:
@@ -154,8 +158,17 @@ def _canonical(settings: Any) -> Any:
         settings = settings.model_copy(update={"head_bias": True})  # of zeros, if it has none
     if not isinstance(settings, StackSettings):
         raise UserError("only Transformers have a Hugging Face form", where="model.kind")
-    plain = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
+    plain: dict[str, Any] = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
+    if isinstance(settings, DecoderSettings | EncoderSettings):
+        plain["reach"] = _shortest(settings.reach, settings.n_layers)
     return settings.model_copy(update=plain | {"attention_bias": settings.biases_attention})
+
+
+def _shortest(pattern: Sequence[int], n: int) -> tuple[int, ...]:
+    """The shortest pattern that gives `n` layers, taken in turn, the same."""
+    every = [pattern[layer % len(pattern)] for layer in range(n)]
+    p = next(p for p in range(1, n + 1) if all(every[i] == every[i % p] for i in range(n)))
+    return tuple(every[:p])
 
 
 def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str, Tensor]:
@@ -171,9 +184,7 @@ def _by_name(found: dict[str, Tensor], family: Family, folder: Path) -> dict[str
             what = f"'{visible(name)}' holds {kind}, not float16, bfloat16, float32 or float64"
             raise UserError(what, where=str(folder), todo=_PLAIN)
         tensors[name] = tensor
-    if family.kind is EncoderSettings:
-        return bert.without_idle_pooler(tensors, str(folder))
-    return tensors
+    return family.heads.without_idle_pooler(tensors, str(folder)) if family.heads else tensors
 
 
 _NUMBERS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
@@ -181,10 +192,10 @@ _NO_WEIGHT = re.compile(r"position_ids$|\.attn\.(bias|masked_bias)$")  # of old 
 _PLAIN = "take the model with its plain weights"
 
 
-def _as_found(settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
+def _as_found(family: Family, settings: Any, tensors: dict[str, Tensor], folder: Path) -> Any:
     """The settings, corrected by what the folder holds beside its config."""
-    if isinstance(settings, EncoderSettings):
-        return settings.model_copy(update={"pooler": "pooler.dense.weight" in tensors})
+    if family.heads is not None:
+        return settings.model_copy(update={"pooler": family.heads.has_pooler(tensors)})
     head = tensors.get("lm_head.weight")
     if head is not None and isinstance(settings, DecoderSettings) and settings.tie == "output":
         embedding = next((each for name, each in tensors.items() if name in _EMBEDDINGS), head)
@@ -210,6 +221,8 @@ def _refuse_unequal_copies(tensors: dict[str, Tensor], folder: Path) -> None:
 _COPIES = [
     ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"),
     ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ("lm_head.decoder.weight", "embeddings.word_embeddings.weight"),
+    ("lm_head.decoder.bias", "lm_head.bias"),
     ("encoder.embed_tokens.weight", "shared.weight"),
     ("decoder.embed_tokens.weight", "shared.weight"),
     ("lm_head.weight", "shared.weight"),
@@ -236,9 +249,10 @@ def _build(family: Family, settings: Any, config: Config, tensors: dict[str, Ten
         return Transformer(settings, n_tokens, n_target)
     if isinstance(settings, DecoderSettings):
         return Decoder(settings, n_tokens)
-    if "cls.predictions.bias" in tensors:
+    assert family.heads is not None, "an encoder's family has heads"
+    if family.heads.bias in tensors:
         return MaskedLanguageModel(settings, n_tokens)
-    n_classes = bert.n_classes(config, tensors, family.architectures[Classifier])
+    n_classes = family.heads.n_classes(config, tensors, family.architectures[Classifier])
     if n_classes is not None:
         return Classifier(settings, n_tokens, n_classes)
     return Encoder(settings, n_tokens)
@@ -253,7 +267,9 @@ def _sizes(model: nn.Module) -> tuple[int, ...]:
     return (int(model.n_tokens),)  # type: ignore[arg-type]
 
 
-def _rows(family: Family, settings: Any, model: nn.Module) -> tuple[list[Row], list[Row]]:
+def _rows(
+    family: Family, settings: Any, model: nn.Module, config: Config
+) -> tuple[list[Row], list[Row]]:
     """The rows of the body, and of what the model has above it."""
     body = family.body(settings)
     if isinstance(model, Decoder):
@@ -261,11 +277,14 @@ def _rows(family: Family, settings: Any, model: nn.Module) -> tuple[list[Row], l
         return body, [] if tied else [row("head.weight", "lm_head.weight")]
     if isinstance(model, Transformer):
         return body, marian.head()
-    body += bert.pooler() if settings.pooler else []
-    if isinstance(model, Encoder):
-        return body, []
-    body = within("encoder", body)
-    if isinstance(model, Classifier):
-        return body, linear("head", "classifier")
-    follows = linear("follows", "cls.seq_relationship") if settings.pooler else []
-    return body, [*bert.masked_head(), *follows]
+    assert family.heads is not None, "an encoder's family has heads"
+    if any(settings.reach):
+        longformer.check_global(config, model)
+    shifted = Form(before=family.before(config))
+    body = [
+        Row(each.ours, each.theirs, shifted) if each.ours == _POSITIONS else each for each in body
+    ]
+    return family.heads.rows(body, settings, model)
+
+
+_POSITIONS = ("embedding.positions.weight",)

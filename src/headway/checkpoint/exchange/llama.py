@@ -1,4 +1,7 @@
-"""Llama's names and settings, as Hugging Face has them (`model_type` "llama")."""
+"""Llama's names and settings, as Hugging Face has them (`model_type` "llama"), and Mistral's.
+
+Mistral (Jiang et al., 2023, arXiv 2310.06825) is a Llama whose layers have a window ("mistral").
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ from headway.settings.model import DecoderSettings
 IGNORED = re.compile(r"rotary_emb\.inv_freq$|^lm_head\.weight$")
 
 
-def settings_of(config: Config) -> DecoderSettings:
+# What Mistral's config.json leaves out
+_MISTRAL = {
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 4096 * 32,
+    "sliding_window": 4096,
+}
+
+
+def settings_of(config: Config, reach: tuple[int, ...] = (0,)) -> DecoderSettings:
     """What a config.json says. Raises UserError for what Headway does not compute."""
     config.need("hidden_act", "silu", default="silu")
     config.need("pretraining_tp", 1, default=1)
@@ -40,7 +51,26 @@ def settings_of(config: Config) -> DecoderSettings:
         dropout=0.0,
         attention_dropout=config.take("attention_dropout", float, 0.0),
         tie="output" if config.take("tie_word_embeddings", bool, False) else "none",
+        reach=reach,
     )
+
+
+def mistral_settings(config: Config) -> DecoderSettings:
+    """What Mistral's config.json says. Raises UserError for what Headway does not compute."""
+    config = Config({**_MISTRAL, **config.table}, config.where)
+    config.need("attention_bias", False, default=False)
+    config.need("mlp_bias", False, default=False)
+    config.need("layer_types", None, default=None)
+    width = config.take("sliding_window", int, 0)
+    if width < 1 and config.table["sliding_window"] is not None:
+        raise UserError(f"'sliding_window' is {width}", where=config.where)
+    return settings_of(config, reach=(width,))
+
+
+def mistral_config(settings: DecoderSettings, *sizes: int) -> dict[str, Any]:
+    """The config.json of a decoder with these settings, all layers of which have one window."""
+    own = {"model_type": "mistral", "sliding_window": settings.reach[0] or None}
+    return {**config_of(settings, *sizes), **own}
 
 
 def config_of(settings: DecoderSettings, *sizes: int) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def settings_of(config: Config) -> TransformerSettings:
         head_bias=True,
         dropout=config.take("dropout", float, 0.1),
         attention_dropout=config.take("attention_dropout", float, 0.0),
+        activation_dropout=config.take("activation_dropout", float, 0.0),
         tie="all" if shared else "output",
     )
 
@@ -73,7 +74,7 @@ def config_of(settings: TransformerSettings, *sizes: int) -> dict[str, Any]:
         "scale_embedding": settings.scale_embedding,
         "dropout": settings.dropout,
         "attention_dropout": settings.attention_dropout,
-        "activation_dropout": settings.dropout,
+        "activation_dropout": settings.inner_dropout,
         "share_encoder_decoder_embeddings": settings.tie == "all",
         "tie_word_embeddings": True,
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from headway.base.errors import UserError, visible
 
@@ -22,10 +23,12 @@ class Form:
 
     `transposed`: they multiply from the other side. `rows` and `columns`: our row i is their row
     rows[i], and so for columns; of a vector, rows count. `leading`: they have an axis of 1 before.
+    `before`: they have so many rows more, before ours; they are read by nothing, and written as 0.
     """
 
     transposed: bool = False
     leading: bool = False
+    before: int = 0
     rows: Tensor | None = None
     columns: Tensor | None = None
 
@@ -33,6 +36,7 @@ class Form:
         """Theirs as ours."""
         if self.leading:
             tensor = tensor[0]
+        tensor = tensor[self.before :]
         if self.transposed and tensor.dim() == 2:
             tensor = tensor.T
         if self.rows is not None:
@@ -49,6 +53,8 @@ class Form:
             tensor = tensor[self.rows.argsort()]
         if self.transposed and tensor.dim() == 2:
             tensor = tensor.T
+        if self.before:
+            tensor = F.pad(tensor, (0, 0, self.before, 0))
         return tensor[None] if self.leading else tensor.contiguous()
 
 
@@ -106,7 +112,7 @@ def to_ours(
     """Their tensors under our names; `theirs` are their shapes, `shapes` those of our model.
 
     Names that match `ignored` may be there. Raises UserError with all that is missing, left over
-    or of another shape, before it reads any.
+    or of another shape, before it reads any; and where two of theirs that are one of ours differ.
     """
     fitting: list[tuple[Row, list[int]]] = []
     missing, misshaped, used = [], [], set()
@@ -127,7 +133,10 @@ def to_ours(
     found: dict[str, Tensor] = {}
     for each, parts in fitting:
         whole = each.form.inward(read(each.theirs))
-        found.update(zip(each.ours, torch.split(whole, parts), strict=True))
+        for name, part in zip(each.ours, torch.split(whole, parts), strict=True):
+            if name in found and not torch.equal(found[name], part):
+                raise UserError(f"'{each.theirs}' is not the same as its copy", where=where)
+            found[name] = part
     return found
 
 

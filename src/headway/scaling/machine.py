@@ -1,0 +1,161 @@
+"""What this machine can do at most: matrix products, memory, and where attention's ways cross."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headway.base.errors import UserError
+from headway.base.progress import ProgressBar
+from headway.base.runtime import keep_pages, processor
+from headway.nn.attend import attend
+from headway.nn.scores import make_score
+from headway.nn.visibility import causal
+
+SIDES = (1024, 2048, 4096)  # of square matrices: the fastest counts
+NUMBERS = 2**27  # float32 that are read or copied: more than any cache holds
+LENGTHS = (32, 64, 128, 256, 512, 1024)
+HEADS, WIDTH, TOKENS = 8, 64, 4096  # of the attention that is timed
+DTYPES = ("float32", "bfloat16")
+WAYS = ("reference", "fused")
+LEAST_S = 0.2  # a figure is the best of the rounds that this leaves time for, three at least
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What a machine was seen to do.
+
+    `products` are GFLOP/s of matrix products by dtype, `reading` and `copying` GB/s (what is copied
+    counts twice), `memory` bytes. `crossings` say from how many tokens on torch's fused attention
+    is faster than plain products: `training` or `inference`, dtype, tokens (None: not up to 1,024).
+    """
+
+    name: str
+    device: str
+    threads: int
+    products: dict[str, float]
+    reading: float
+    copying: float
+    memory: int
+    crossings: list[dict[str, Any]]
+
+    def entry(self) -> dict[str, Any]:
+        """What the table of machines says of it."""
+        return {
+            "name": f"{self.name}, {self.threads} threads" if self.device == "cpu" else self.name,
+            "peak": {dtype: round(rate / 1e3, 4) for dtype, rate in self.products.items()},
+            "memory": round(self.memory / 1e9, 1),
+            "bandwidth": self.reading,
+            "source": "headway bench machine",
+            "date": datetime.date.today(),
+        }
+
+
+def measure(device: torch.device) -> Ability:
+    """Time this machine; it takes a minute. Raises UserError where it has too little memory."""
+    keep_pages()
+    number = device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if number else processor()
+    try:
+        with ProgressBar("measuring", len(DTYPES) * (1 + 2 * len(LENGTHS)) + 1) as progress:
+            products = {}
+            for dtype in DTYPES:
+                products[dtype] = round(_products(getattr(torch, dtype), device), 1)
+                progress.advance()
+            reading, copying = _bandwidth(device)
+            progress.advance()
+            crossings = [
+                {"work": work, "dtype": dtype, "tokens": _crossing(work, dtype, device, progress)}
+                for work in ("inference", "training")
+                for dtype in DTYPES
+            ]
+    except torch.OutOfMemoryError:
+        raise UserError("too little memory is free to measure in", where=str(device)) from None
+    return Ability(
+        name=name,
+        device=device.type,
+        threads=torch.get_num_threads(),
+        products=products,
+        reading=round(reading, 1),
+        copying=round(copying, 1),
+        memory=_memory(device),
+        crossings=crossings,
+    )
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Of the fastest of some rounds, after one that does not count."""
+    best, until = float("inf"), 0.0
+    for number in range(10_000):
+        began = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        now = time.perf_counter()
+        if number == 0:
+            until = now + LEAST_S
+            continue
+        best = min(best, now - began)
+        if number >= 3 and now > until:
+            break
+    return best
+
+
+def _products(dtype: torch.dtype, device: torch.device) -> float:
+    """GFLOP/s of a square product."""
+    best = 0.0
+    for side in SIDES:
+        one, other = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+        seconds = _seconds(lambda one=one, other=other: one @ other, device)  # type: ignore[misc]
+        best = max(best, 2 * side**3 / seconds / 1e9)
+    return best
+
+
+def _bandwidth(device: torch.device) -> tuple[float, float]:
+    """GB/s of reading and of copying."""
+    numbers = torch.ones(NUMBERS, device=device)
+    there = torch.empty_like(numbers)
+    size = numbers.nbytes / 1e9
+    reading = size / _seconds(numbers.sum, device)
+    return reading, 2 * size / _seconds(lambda: there.copy_(numbers), device)
+
+
+def _crossing(work: str, dtype: str, device: torch.device, progress: ProgressBar) -> int | None:
+    """From how many tokens on the fused attention is the faster one, for all that follow."""
+    found: int | None = None
+    for length in LENGTHS:
+        plain, fused = (_attention(way, length, dtype, device, work) for way in WAYS)
+        found = (found or length) if fused < plain else None
+        progress.advance()
+    return found
+
+
+def _attention(way: Any, length: int, dtype: str, device: torch.device, work: str) -> float:
+    """Seconds of causal attention over TOKENS tokens in texts of that length."""
+    trains = work == "training"
+    shape = (max(1, TOKENS // length), HEADS, length, WIDTH)
+    kind = getattr(torch, dtype)
+    parts = [torch.randn(shape, device=device, dtype=kind, requires_grad=trains) for _ in range(3)]
+    slope = torch.randn(shape, device=device, dtype=kind)
+    score = make_score("scaled_dot", WIDTH, WIDTH, n_heads=HEADS)
+
+    def once() -> None:
+        with torch.set_grad_enabled(trains):
+            found = attend(*parts, score=score, visibility=causal(), implementation=way)
+            if trains:
+                found.backward(slope)  # type: ignore[no-untyped-call]
+
+    return _seconds(once, device)
+
+
+def _memory(device: torch.device) -> int:
+    """Bytes of the device, or of the machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,108 @@
+"""The real command under torchrun: ranks that die, are stopped, and go on as one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headway
+from headway.checkpoint.run import RunFolder
+from headway.checkpoint.steps import newest_checkpoint
+from headway.settings.recipe import load_recipe
+
+STEPS = 200
+PATIENCE_S = 90
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+@pytest.fixture(scope="module")
+def recipe(
+    toy_recipe: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Dropout, and two batches a step: one for each rank."""
+    table = toy_recipe(
+        "transformer",
+        steps=STEPS,
+        batch_tokens=120,
+        accumulate=2,
+        log_every=10,
+        save_every=4,
+        evaluate_every=STEPS,
+    )
+    table["model"] |= {"d_model": 16, "d_feed_forward": 32, "dropout": 0.2, "n_decoder_layers": 1}
+    table["evaluate"] = {"lines": 8, "beam": 1}
+    path = tmp_path_factory.mktemp("torchrun") / "recipe.toml"
+    path.write_text(load_recipe(table).to_toml(), encoding="utf-8")
+    return path
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*TORCHRUN, "-m", "headway", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for(step: int, run: Path, process: subprocess.Popen[str]) -> None:
+    """Until a checkpoint of `step` or a later one has its name."""
+    patience = time.monotonic() + PATIENCE_S
+    while time.monotonic() < patience:
+        names = [path.name for path in run.glob("checkpoints/step-*")]
+        if any(int(name.removeprefix("step-")) >= step for name in names):
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    process.kill()
+    pytest.fail(f"no step {step} in {PATIENCE_S} s: {process.communicate()}")
+
+
+def last_step(run: Path) -> int:
+    found, passed_over = newest_checkpoint(run / "checkpoints")
+    assert found is not None
+    assert passed_over == []
+    return found.step
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
+def test_a_killed_rank_ends_the_others_and_the_run_goes_on(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start("train", recipe, "--out", run)
+    wait_for(4, run, process)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8")
+    os.kill(int(children.split()[1]), signal.SIGKILL)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode != 0
+    assert said.count("error: another rank has ended, or has not answered") == 1
+    assert "Traceback" not in said.partition("another rank")[0]
+    killed_at = last_step(run)
+    assert killed_at < STEPS
+    assert not (run / "report.html").exists()
+
+    process = start("train", "--resume", "--out", run)
+    wait_for(killed_at + 4, run, process)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode != 0
+    (stopped,) = re.findall(rf"^stopped and saved after step (\d+) of {STEPS}$", said, re.MULTILINE)
+    assert last_step(run) == int(stopped) < STEPS
+
+    headway.train(None, out=run, resume=True)
+    headway.train(recipe, out=tmp_path / "unbroken")
+    ours, theirs = (
+        [each["nll"] for each in RunFolder(path).metrics.read() if each["kind"] == "train"]
+        for path in (run, tmp_path / "unbroken")
+    )
+    assert ours == pytest.approx(theirs, rel=0.02)  # 200 steps enlarge the last digits
+    assert ours[:3] == pytest.approx(theirs[:3], rel=1e-4)
