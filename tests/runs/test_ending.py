@@ -140,7 +140,7 @@ def test_only_evaluations_in_a_row_are_waited_for(
     better = [True, False, True, False, False]
     asked: list[int] = []
 
-    def judge(self: RunHooks, state: TrainState, record: object) -> bool:
+    def judge(self: RunHooks, state: TrainState, weights: object, record: object) -> bool:
         asked.append(state.step)
         self.folder.save_weights(self.trainer.model.state_dict())
         return better[len(asked) - 1]

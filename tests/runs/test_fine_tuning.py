@@ -109,7 +109,7 @@ def test_a_run_that_was_stopped_before_its_first_save_begins_anew_from_the_same(
 def test_the_recipe_of_the_run_says_all(place: Path, run: Path) -> None:
     found = load_recipe(run / "recipe.toml")
     assert found.model == SETTINGS.model_copy(
-        update={"origin": str(place / "bert"), "dropout": 0.2}
+        update={"origin": str(place / "bert"), "dropout": 0.2, "activation_dropout": 0.0}
     )
     assert (found.train.steps, found.train.warmup, found.train.evaluate_every) == (20, 2, 10)
     kinds = [(each["kind"], each["step"]) for each in records(run)]
