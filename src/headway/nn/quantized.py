@@ -24,6 +24,7 @@ GROUP = 32  # inputs that share a scale and a zero in 4 bits, as in GGUF's Q4_1
 _ROWS = 64  # that the packed kernel keeps side by side
 # Rows of input from which it is quicker to unpack the weights: the kernels do it again for every 4
 MANY_INT8, MANY_INT4 = 8, 64
+_int4_product = torch.ops.aten._weight_int4pack_mm_for_cpu.default
 _LEAST = 1e-12  # a scale: that of a row of zeros is none
 
 
@@ -65,7 +66,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
-        rows = hidden.bfloat16().flatten(0, -2)
+        rows = hidden.bfloat16().reshape(-1, self.in_features)
         if len(rows) < MANY_INT8:
             found = torch._weight_int8pack_mm(rows, self.steps, self.scale)
         else:
@@ -103,15 +104,16 @@ class Int4Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
-        rows = hidden.bfloat16().flatten(0, -2)
+        rows = hidden.bfloat16().reshape(-1, self.in_features)
         if len(rows) < MANY_INT4 or not _in_halves():
-            mm = torch.ops.aten._weight_int4pack_mm_for_cpu
-            found: Tensor = mm(rows, self.packed, GROUP, self.scales)
+            found: Tensor = _int4_product(rows, self.packed, GROUP, self.scales)
         else:
             steps = _unpacked(self.packed).view(-1, GROUP, len(self.packed))
             scale, zero = (each.contiguous()[:, None] for each in self.scales.unbind(dim=-1))
             found = rows @ torch.addcmul(zero, steps, scale).flatten(0, 1)
-        found = found[:, : self.out_features].view(*hidden.shape[:-1], self.out_features)
+        if found.shape[1] != self.out_features:
+            found = found[:, : self.out_features]
+        found = found.view(*hidden.shape[:-1], self.out_features)
         return found if self.bias is None else found + self.bias
 
 
