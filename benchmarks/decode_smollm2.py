@@ -5,9 +5,10 @@
 
 Tokens a second of one text and of 16 together, greedy, and of reading 512 tokens up to the first
 new one. transformers opens the folder that Headway exports, since it would keep the file's weights
-packed, which is slower. llama.cpp reads the file as it is (4 bits a weight, the output 8), and a file of 8 bits
-that Headway exports; ours rounds the same weights. How far that is from float32 is told too: the
-divergence KL(float32 || rounded) of the next token, in nats, over texts that float32 wrote.
+packed, which is slower. llama.cpp reads the file as it is (4 bits a weight, the output 8), and a
+file of 8 bits that Headway exports; ours rounds the same weights. How far that is from float32 is
+told too: the divergence KL(float32 || rounded) of the next token, in nats, over texts that float32
+wrote.
 """
 
 from __future__ import annotations
