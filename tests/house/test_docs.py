@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,24 @@ def run(steps: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_page_runs_as_written(page: Path, tmp_path: Path) -> None:
-    folder, python_files = tmp_path / "page", tmp_path / "python"
+@pytest.fixture(scope="module")
+def followed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Path, Future[None]]]:
+    """The pages that are asked for, each being followed: as many at a time as there are cores."""
+    asked = [
+        item.callspec.params["page"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and "followed" in item.fixturenames
+    ]
+    places = {page: tmp_path_factory.mktemp("page") for page in asked}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield {page: pool.submit(follow, page, place) for page, place in places.items()}
+
+
+def follow(page: Path, place: Path) -> None:
+    """Do what a page says."""
+    folder, python_files = place / "page", place / "python"
     folder.mkdir()
     python_files.mkdir()
     steps, targets = script(page.read_text(encoding="utf-8"), python_files)
@@ -118,6 +134,11 @@ def test_page_runs_as_written(page: Path, tmp_path: Path) -> None:
     if steps:
         result = run(steps, folder)
         assert result.returncode == 0, f"{steps}\n--- said:\n{result.stdout}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_page_runs_as_written(page: Path, followed: dict[Path, Future[None]]) -> None:
+    followed[page].result()
 
 
 SAMPLE = """
