@@ -121,6 +121,18 @@ def other_step(path: Path) -> None:
     path.write_text(json.dumps(record | {"step": 2}), encoding="utf-8")
 
 
+def forget(*names: str) -> Callable[[Path], None]:
+    """Take these files out of the record."""
+
+    def damage(path: Path) -> None:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for name in names:
+            del record["files"][name]
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+    return damage
+
+
 DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
     ("model.safetensors", truncate, "model.safetensors has 264 bytes instead of 272"),
     ("model.safetensors", flip, "model.safetensors is not as it was written"),
@@ -135,6 +147,14 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
         "complete.json is broken",
     ),
     ("complete.json", other_step, "complete.json is of step 2"),
+    ("complete.json", forget("model.safetensors"), "complete.json is broken"),
+    ("complete.json", forget("optimizer.safetensors"), "complete.json is broken"),
+    (
+        "complete.json",
+        forget("model.safetensors", "optimizer.safetensors"),
+        "complete.json is broken",
+    ),
+    ("complete.json", forget("state.json"), "complete.json is broken"),
 ]
 
 

@@ -211,7 +211,10 @@ def _flaw(step: int, path: Path) -> str | None:
         record = read_json(path / _RECORD)
         written, its_step = record["format"], record["step"]
         sizes = {name: entry["size"] for name, entry in record["files"].items()}
-        sizes[STATE]
+        ours = {WEIGHTS, OPTIMIZER} & sizes.keys()
+        lists = len(ours) == 2 or (not ours and any(name.startswith("shard-") for name in sizes))
+        if not (lists and STATE in sizes):
+            return f"{_RECORD} is broken"
     except (UserError, KeyError, TypeError, AttributeError):
         return f"{_RECORD} is broken"
     if written != FORMAT:
