@@ -68,9 +68,8 @@ def attend(
                 f"'{implementation}' computes dot products, not {name}; use 'reference'"
             )
         query, key = score.change(query).to(value.dtype), key.to(value.dtype)
-        if implementation == "banded":
-            return _banded(query, key, value, visibility, drop)
-        return _WITHOUT_WEIGHTS[implementation](query, key, value, visibility)
+        more = {} if drop is None else {"drop": drop}
+        return _WITHOUT_WEIGHTS[implementation](query, key, value, visibility, **more)
     weights = attention_weights(query, key, score=score, visibility=visibility)
     weights = on_weights(weights) if on_weights else weights
     return weigh(weights * drop.mask(weights) if drop else weights, value)
@@ -144,7 +143,7 @@ def _banded(
 
 
 _LAST_ONLY = ("blockwise", "banded")
-_WITHOUT_WEIGHTS: dict[str, Callable[[Tensor, Tensor, Tensor, Visibility], Tensor]] = {
+_WITHOUT_WEIGHTS: dict[str, Callable[..., Tensor]] = {
     "fused": _fused,
     "blockwise": blockwise,
     "banded": _banded,
