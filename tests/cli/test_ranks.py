@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,19 +54,6 @@ def start(*words: object) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(step: int, run: Path, process: subprocess.Popen[str]) -> None:
-    """Until a checkpoint of `step` or a later one has its name."""
-    patience = time.monotonic() + PATIENCE_S
-    while time.monotonic() < patience:
-        names = [path.name for path in run.glob("checkpoints/step-*")]
-        if any(int(name.removeprefix("step-")) >= step for name in names):
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
-    process.kill()
-    pytest.fail(f"no step {step} in {PATIENCE_S} s: {process.communicate()}")
-
-
 def last_step(run: Path) -> int:
     found, passed_over = newest_checkpoint(run / "checkpoints")
     assert found is not None
@@ -76,10 +62,12 @@ def last_step(run: Path) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
-def test_a_killed_rank_ends_the_others_and_the_run_goes_on(recipe: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_others_and_the_run_goes_on(
+    recipe: Path, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
     run = tmp_path / "run"
     process = start("train", recipe, "--out", run)
-    wait_for(4, run, process)
+    wait_for(4, run, process, PATIENCE_S)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8")
     os.kill(int(children.split()[1]), signal.SIGKILL)
     _, said = process.communicate(timeout=PATIENCE_S)
@@ -91,7 +79,7 @@ def test_a_killed_rank_ends_the_others_and_the_run_goes_on(recipe: Path, tmp_pat
     assert not (run / "report.html").exists()
 
     process = start("train", "--resume", "--out", run)
-    wait_for(killed_at + 4, run, process)
+    wait_for(killed_at + 4, run, process, PATIENCE_S)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0

@@ -93,25 +93,12 @@ def start(*words: object) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(step: int, run: Path, process: subprocess.Popen[str]) -> None:
-    """Until a checkpoint of `step` or a later one has its name."""
-    patience = time.monotonic() + PATIENCE_S
-    while time.monotonic() < patience:
-        names = [path.name for path in run.glob("checkpoints/step-*")]
-        if any(int(name.removeprefix("step-")) >= step for name in names):
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
-    process.kill()
-    pytest.fail(f"no step {step} in {PATIENCE_S} s: {process.communicate()}")
-
-
 def test_killed_and_resumed_equals_unbroken(
-    recipe: Path, unbroken: dict[str, Any], tmp_path: Path
+    recipe: Path, unbroken: dict[str, Any], tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
     run, draw = tmp_path / "run", random.Random()
     process = start("train", recipe, "--out", run)
-    wait_for(draw.randint(4, STEPS // 2), run, process)
+    wait_for(draw.randint(4, STEPS // 2), run, process, PATIENCE_S)
     time.sleep(draw.uniform(0, 0.05))
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -134,10 +121,11 @@ def test_a_signal_saves_and_leaves(
     recipe: Path,
     unbroken: dict[str, Any],
     tmp_path: Path,
+    wait_for: Callable[..., None],
 ) -> None:
     run = tmp_path / "run"
     process = start("train", recipe, "--out", run)
-    wait_for(4, run, process)
+    wait_for(4, run, process, PATIENCE_S)
     process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + number, err

@@ -12,6 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from headway.decode.batching import Batcher
+from headway.decode.request import Request
+from headway.decode.steps import Hypothesis
+
 BOS, EOS = 0, 1
 Logits = Callable[[int, tuple[int, ...]], Tensor]
 
@@ -189,3 +193,16 @@ def serving() -> Callable[..., Serving]:
         return Serving(known, n_tokens)
 
     return make
+
+
+@pytest.fixture
+def alone() -> Callable[[Any, Request], Hypothesis]:
+    """What a model answers to a request that is the only one."""
+
+    def answer(model: Any, asked: Request) -> Hypothesis:
+        batcher = Batcher(model, memory=10_000)
+        ticket = batcher.submit(asked)
+        batcher.run()
+        return ticket.result()
+
+    return answer

@@ -21,13 +21,6 @@ def request(ids=(3, 4), limit=8, **more):
     return Request(ids=ids, limit=limit, ends=(EOS,), **more)
 
 
-def alone(model, asked):
-    batcher = Batcher(model, memory=10_000)
-    ticket = batcher.submit(asked)
-    batcher.run()
-    return ticket.result()
-
-
 def mixed(n, seed):
     """Requests of every kind: short, long, greedy, drawn, with a penalty, with a stop."""
     chance, found = random.Random(seed), []
@@ -46,7 +39,7 @@ def mixed(n, seed):
     return found
 
 
-def test_alone_it_is_what_greedy_and_sample_give(serving, toy):
+def test_alone_it_is_what_greedy_and_sample_give(alone, serving, toy):
     model, prompt = serving(eos=0.5), (5, 2, 8)
     plain = toy(lambda key, prefix: model.logits(0, (*prompt, *prefix)))
     ways = {"bos": BOS, "eos": EOS, "limits": [20]}
@@ -58,7 +51,7 @@ def test_alone_it_is_what_greedy_and_sample_give(serving, toy):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("memory", [60, 150, 5000])
-def test_whoever_comes_when_each_is_as_alone(serving, monkeypatch, seed, memory):
+def test_whoever_comes_when_each_is_as_alone(alone, serving, monkeypatch, seed, memory):
     monkeypatch.setattr(batching, "_PIECE", 8)
     monkeypatch.setattr(batching, "ROUND", 4)
     model, chance = serving(eos=-1.0), random.Random(seed)
@@ -134,7 +127,7 @@ def test_what_can_never_fit_is_refused_at_once(serving):
 
 
 @pytest.mark.parametrize("when", ["waiting", "being read", "being answered"])
-def test_who_takes_it_back_leaves_and_the_others_notice_nothing(serving, monkeypatch, when):
+def test_who_takes_it_back_leaves_and_the_others_notice_nothing(alone, serving, monkeypatch, when):
     monkeypatch.setattr(batching, "_PIECE", 8)
     model = serving(eos=-50.0)
     others = [request(limit=12), request([5, 6, 7], 12, draw=Draw(), seed=3)]
@@ -154,7 +147,7 @@ def test_who_takes_it_back_leaves_and_the_others_notice_nothing(serving, monkeyp
     assert batcher._slots.lengths == []
 
 
-def test_what_goes_wrong_with_one_spoils_no_other(serving):
+def test_what_goes_wrong_with_one_spoils_no_other(alone, serving):
     known = serving(eos=-50.0)
 
     def logits(key, text):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from headway.base.errors import UserError
-from headway.decode.batching import Batcher
 from headway.decode.request import Request, Ticket
 from headway.decode.sampling import Draw
 from headway.decode.speculative import Guess, LookUp, Smaller, judge, speculate
@@ -19,13 +18,6 @@ EOS = 1
 
 def request(ids=(3, 4), limit=24, **more):
     return Request(ids=ids, limit=limit, ends=(EOS,), **more)
-
-
-def alone(model, asked):
-    batcher = Batcher(model, memory=10_000)
-    ticket = batcher.submit(asked)
-    batcher.run()
-    return ticket.result()
 
 
 def same(model):
@@ -62,7 +54,7 @@ NAMES = list(drafts(None))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("more", [{}, {"repetition_penalty": 3.0}], ids=["plain", "penalty"])
 @pytest.mark.parametrize("eos", [-50.0, 1.0], ids=["to the limit", "to an end"])
-def test_the_likeliest_tokens_are_the_same(serving, name, more, eos):
+def test_the_likeliest_tokens_are_the_same(alone, serving, name, more, eos):
     for seed, limit in itertools.product(range(3), (0, 1, 2, 24)):
         model = serving(seed=seed, eos=eos)
         asked = request((3, 4, 5, 3, 4), limit, **more)
