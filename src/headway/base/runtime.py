@@ -112,6 +112,11 @@ def environment() -> dict[str, Any]:
     }
 
 
+def memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def processor() -> str:
     """The name of the processor, as the system gives it."""
     try:

@@ -11,7 +11,6 @@ runs too like to tell them apart, there is R alone.
 from __future__ import annotations
 
 import datetime
-import os
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any, Literal
 from headway.base.errors import UserError
 from headway.base.files import read_json
 from headway.base.records import Records
+from headway.base.runtime import memory
 from headway.scaling.costs import flops_a_token, moved_a_flop
 from headway.scaling.hardware import keep_machine, load_hardware
 from headway.scaling.shapes import Shape
@@ -158,11 +158,10 @@ def keep(found: Calibration, name: str | None, own: Path | None) -> tuple[Path, 
 
 def _described(found: Calibration) -> dict[str, Any]:
     """What can be said of a machine of which there is nothing but runs."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return {
         "name": found.runs[0].machine,
         "peak": {found.dtype: _short(found.rate / 1e12)},
-        "memory": round(pages * size / 1e9, 1),
+        "memory": round(memory() / 1e9, 1),
         "source": "its own trainings: the peak is no more than what they reached",
         "date": datetime.date.today(),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import torch
 
 from headway.base.errors import UserError
 from headway.base.progress import ProgressBar
-from headway.base.runtime import keep_pages, processor
+from headway.base.runtime import keep_pages, memory, processor
 from headway.nn.attend import attend
 from headway.nn.scores import make_score
 from headway.nn.visibility import causal
@@ -60,8 +59,7 @@ class Ability:
 def measure(device: torch.device) -> Ability:
     """Time this machine; it takes a minute. Raises UserError where it has too little memory."""
     keep_pages()
-    number = device.type == "cuda"
-    name = torch.cuda.get_device_name(device) if number else processor()
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     try:
         with ProgressBar("measuring", len(DTYPES) * (1 + 2 * len(LENGTHS)) + 1) as progress:
             products = {}
@@ -95,8 +93,8 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     for number in range(10_000):
         began = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if device.type != "cpu":
+            getattr(torch, device.type).synchronize()
         now = time.perf_counter()
         if number == 0:
             until = now + LEAST_S
@@ -158,4 +156,4 @@ def _memory(device: torch.device) -> int:
     """Bytes of the device, or of the machine."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return memory()
