@@ -79,7 +79,7 @@ def test_records_say_how_it_went(trained: Run) -> None:
     train = [record for record in records if record["kind"] == "train"]
     assert set(train[0]) == {
         *("kind", "step", "tokens", "seconds", "objective", "nll"),
-        *("learning_rate", "grad_norm", "tokens_per_s", "skipped"),
+        *("learning_rate", "grad_norm", "tokens_per_s", "utilisation", "skipped"),
     }
     assert [record.get("partial", False) for record in train] == [False] * 7 + [True]
     assert train[0]["nll"] > 1.5 * train[-1]["nll"]

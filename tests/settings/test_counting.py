@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.flop_counter import (
-    FlopCounterMode,
-    sdpa_backward_flop_count,
-    sdpa_flop_count,
-)
+from torch.utils.flop_counter import FlopCounterMode
 
 from headway.batches.masked import MaskedBatch
 from headway.batches.packed import PackedBatch
@@ -36,6 +32,7 @@ from headway.settings.model import DecoderSettings, EncoderSettings, Transformer
 from headway.settings.presets import PRESETS, VOCABULARIES
 from headway.training.losses import CHUNK
 from headway.training.objectives import Objective, PredictMasked, PredictNext, PredictTarget
+from headway.training.utilisation import Operations
 
 KINDS: dict[str, type[Countable]] = {
     "decoder": DecoderSettings,
@@ -145,21 +142,6 @@ def test_scores_with_parameters_are_counted(score: str) -> None:
     assert counter.get_total_flops() / 32 == sum(forward_flops(settings, V, 16).values())
 
 
-def as_fused(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(sdpa_flop_count(query, key, value))
-
-
-def as_fused_backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(sdpa_backward_flop_count(gradient, query, key, value))
-
-
-# torch counts its fused kernels, but for those of a CPU
-FUSED = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: as_fused,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: as_fused_backward,
-}
-
-
 @pytest.mark.parametrize("recomputes", [False, True])
 @pytest.mark.parametrize("attention", ["reference", "fused"])
 @pytest.mark.parametrize(
@@ -183,12 +165,12 @@ def test_operations_are_those_that_torch_counts(
         recompute(model)
     objective, batch, share = work(kind, 2, T)
     noise = Noise(1, 1) if settings.dropout else None
-    with FlopCounterMode(display=False, custom_mapping=FUSED) as counter:
+    with Operations() as counter:
         (losses,) = objective(model, batch, noise, "float32").values()
         losses.objective.backward()
     wanted = training_flops(settings, V, T, attention=attention, recomputes=recomputes)
     wanted["output"] *= share  # of an encoder the hidden tokens alone
-    assert counter.get_total_flops() / (2 * T) == pytest.approx(sum(wanted.values()), rel=0.01)
+    assert counter.flops / (2 * T) == pytest.approx(sum(wanted.values()), rel=0.01)
 
 
 def test_the_useful_half_and_one_new_token() -> None:

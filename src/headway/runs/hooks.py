@@ -97,6 +97,7 @@ class RunHooks:
             "learning_rate": learning_rate(self.recipe.train, state.step),
             "grad_norm": window.gradient_norm / max(1, window.steps),
             "tokens_per_s": round(window.tokens / max(1e-9, window.seconds), 1),
+            "utilisation": round(self.trainer.utilisation(), 4),
             "skipped": state.skipped,
         }
         if state.step % self.recipe.train.log_every:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ from headway.base.runtime import keep_pages, memory, processor
 from headway.nn.attend import attend
 from headway.nn.scores import make_score
 from headway.nn.visibility import causal
+from headway.training.utilisation import best_seconds, product_rate
 
 SIDES = (1024, 2048, 4096)  # of square matrices: the fastest counts
 NUMBERS = 2**27  # float32 that are read or copied: more than any cache holds
@@ -64,7 +63,10 @@ def measure(device: torch.device) -> Ability:
         with ProgressBar("measuring", len(DTYPES) * (1 + 2 * len(LENGTHS)) + 1) as progress:
             products = {}
             for dtype in DTYPES:
-                products[dtype] = round(_products(getattr(torch, dtype), device), 1)
+                rates = [
+                    product_rate(side, getattr(torch, dtype), device, LEAST_S) for side in SIDES
+                ]
+                products[dtype] = round(max(rates) / 1e9, 1)
                 progress.advance()
             reading, copying = _bandwidth(device)
             progress.advance()
@@ -87,41 +89,13 @@ def measure(device: torch.device) -> Ability:
     )
 
 
-def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Of the fastest of some rounds, after one that does not count."""
-    best, until = float("inf"), 0.0
-    for number in range(10_000):
-        began = time.perf_counter()
-        work()
-        if device.type != "cpu":
-            getattr(torch, device.type).synchronize()
-        now = time.perf_counter()
-        if number == 0:
-            until = now + LEAST_S
-            continue
-        best = min(best, now - began)
-        if number >= 3 and now > until:
-            break
-    return best
-
-
-def _products(dtype: torch.dtype, device: torch.device) -> float:
-    """GFLOP/s of a square product."""
-    best = 0.0
-    for side in SIDES:
-        one, other = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-        seconds = _seconds(lambda one=one, other=other: one @ other, device)  # type: ignore[misc]
-        best = max(best, 2 * side**3 / seconds / 1e9)
-    return best
-
-
 def _bandwidth(device: torch.device) -> tuple[float, float]:
     """GB/s of reading and of copying."""
     numbers = torch.ones(NUMBERS, device=device)
     there = torch.empty_like(numbers)
     size = numbers.nbytes / 1e9
-    reading = size / _seconds(numbers.sum, device)
-    return reading, 2 * size / _seconds(lambda: there.copy_(numbers), device)
+    reading = size / best_seconds(numbers.sum, device, LEAST_S)
+    return reading, 2 * size / best_seconds(lambda: there.copy_(numbers), device, LEAST_S)
 
 
 def _crossing(work: str, dtype: str, device: torch.device, progress: ProgressBar) -> int | None:
@@ -149,7 +123,7 @@ def _attention(way: Any, length: int, dtype: str, device: torch.device, work: st
             if trains:
                 found.backward(slope)  # type: ignore[no-untyped-call]
 
-    return _seconds(once, device)
+    return best_seconds(once, device, LEAST_S)
 
 
 def _memory(device: torch.device) -> int:

@@ -25,6 +25,7 @@ from headway.training.optimizer import make_optimizers
 from headway.training.ranks import ALONE, Ranks, last_sums, spread, whole
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState, Window
+from headway.training.utilisation import Operations, matrix_rate
 
 
 class NotFinite(UserError):
@@ -76,6 +77,7 @@ class Trainer:
         self.network = spread(model, ranks, shards=self.shards)
         self.optimizers = make_optimizers(model, settings)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
+        self.work = 0.0  # floating-point operations a token of this rank, once a step was counted
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
         """Train to the last step, or until `patience` evaluations brought nothing better.
@@ -124,7 +126,10 @@ class Trainer:
         state, step = self.state, self.state.step + 1
         taken, shares, counts, tokens = self._take(batches)
         torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
-        sums = self._gradients(step, shares, counts)
+        with contextlib.nullcontext() if self.work else Operations() as counted:
+            sums = self._gradients(step, shares, counts)
+        if counted:
+            self.work = counted.flops / max(1, tokens)
         main = next(iter(counts))
         # the main part's share is exactly 1; the others' means are told on its count
         objective = sum(
@@ -238,11 +243,19 @@ class Trainer:
                 made[weight] = gathered.cpu() if self.ranks.leads else gathered.new_empty(0)
         return {name: made[weight] for name, weight in named.items()}
 
+    def utilisation(self) -> float:
+        """Of the rate that matrix products reach here, the share that the window's steps had."""
+        dtype = torch.bfloat16 if self.settings.dtype == "bfloat16" else torch.float32
+        window = self.state.window
+        flops = self.work * window.tokens / max(1e-9, window.seconds)
+        return flops / matrix_rate(dtype, self.device, torch.get_num_threads())
+
     def _text(self) -> str:
         window = self.state.window
         nll = window.nll / max(1, window.targets)
         rate = window.tokens / max(1e-9, window.seconds)
-        return f"loss {nll:.3f}  {rate:,.0f} tokens/s"
+        used = self.utilisation()
+        return f"loss {nll:.3f}  {rate:,.0f} tokens/s  {used:.0%} of the matrix rate"
 
 
 @contextlib.contextmanager
