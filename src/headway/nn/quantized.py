@@ -57,6 +57,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
+        weight = nn.functional.pad(weight, (0, -self.in_features % GROUP))
         scale = (weight.abs().amax(dim=1) / 127).clamp_min(_LEAST).bfloat16()
         steps = (weight / scale.float()[:, None]).round().clamp(-127, 127)
         self.error = _squares(weight - steps * scale.float()[:, None])
@@ -66,7 +67,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
-        rows = hidden.bfloat16().reshape(-1, self.in_features)
+        rows = _filled(hidden, self.steps.shape[1])
         if len(rows) < MANY_INT8:
             found = torch._weight_int8pack_mm(rows, self.steps, self.scale)
         else:
@@ -89,7 +90,8 @@ class Int4Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        weight = nn.functional.pad(weight, (0, 0, 0, -self.out_features % _ROWS))
+        free = (0, -self.in_features % GROUP, 0, -self.out_features % _ROWS)
+        weight = nn.functional.pad(weight, free)
         N, K = weight.shape
         groups = weight.view(N, K // GROUP, GROUP)
         low, high = groups.amin(dim=-1, keepdim=True), groups.amax(dim=-1, keepdim=True)
@@ -104,7 +106,7 @@ class Int4Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(…, in) -> (…, out) bfloat16."""
-        rows = hidden.bfloat16().reshape(-1, self.in_features)
+        rows = _filled(hidden, 2 * self.packed.shape[1])
         if len(rows) < MANY_INT4 or not _in_halves():
             found: Tensor = _int4_product(rows, self.packed, GROUP, self.scales)
         else:
@@ -122,6 +124,13 @@ KINDS: dict[Bits, type[Bfloat16Linear | Int8Linear | Int4Linear]] = {
     "int8": Int8Linear,
     "int4": Int4Linear,
 }
+
+
+def _filled(hidden: Tensor, width: int) -> Tensor:
+    """(…, in) -> (N, width) bfloat16, zeros behind: the kernels want whole groups of inputs."""
+    rows = hidden.bfloat16().reshape(-1, hidden.shape[-1])
+    lacking = width - rows.shape[1]
+    return nn.functional.pad(rows, (0, lacking)) if lacking else rows
 
 
 def _packed(steps: Tensor) -> Tensor:
@@ -153,12 +162,10 @@ def _in_halves() -> bool:
 class Rounding:
     """What became of a network's weights: `weights` of them now take `bytes` in place of `before`.
 
-    `error` is the norm of what the rounding changed over the norm of the weights; `layers` that
-    have an odd width stay as they were, `kept` is how many.
+    `error` is the norm of what the rounding changed over the norm of the weights.
     """
 
     layers: int
-    kept: int
     weights: int
     before: int
     bytes: int
@@ -166,10 +173,7 @@ class Rounding:
 
     def __str__(self) -> str:
         sizes = f"{self.bytes / 1e6:,.1f} MB in place of {self.before / 1e6:,.1f}"
-        kept = f"; {self.kept} layers of an odd width stay as they were" if self.kept else ""
-        return (
-            f"{self.weights:,} weights in {sizes}, changed by {self.error:.2%} of their norm{kept}"
-        )
+        return f"{self.weights:,} weights in {sizes}, changed by {self.error:.2%} of their norm"
 
 
 def quantize(network: nn.Module, bits: Bits) -> Rounding:
@@ -190,11 +194,9 @@ def quantize(network: nn.Module, bits: Bits) -> Rounding:
         for name, layer in list(owner.named_children()):
             if isinstance(layer, nn.Linear):
                 least = "int8" if owner is network and bits == "int4" else bits
-                made = rounds.rounded([layer], least)
-                rounds.kept += made is None
-                setattr(owner, name, made or layer)
+                setattr(owner, name, rounds.rounded([layer], least))
     error = (rounds.error / rounds.squares) ** 0.5 if rounds.squares else 0.0
-    return Rounding(rounds.layers, rounds.kept, rounds.weights, rounds.before, rounds.bytes, error)
+    return Rounding(rounds.layers, rounds.weights, rounds.before, rounds.bytes, error)
 
 
 class _Rounds:
@@ -202,21 +204,18 @@ class _Rounds:
 
     def __init__(self, bits: Bits) -> None:
         self.bits = bits
-        self.layers = self.kept = self.weights = self.before = self.bytes = 0
+        self.layers = self.weights = self.before = self.bytes = 0
         self.error = self.squares = 0.0
 
-    def joined(self, owner: nn.Module, names: Sequence[str]) -> nn.Module | None:
-        """The layers of those names as one, which takes their place; None if it cannot."""
+    def joined(self, owner: nn.Module, names: Sequence[str]) -> nn.Module:
+        """The layers of those names as one, which takes their place."""
         made = self.rounded([getattr(owner, name) for name in names], self.bits)
-        if made is not None:
-            for name in names:
-                delattr(owner, name)
+        for name in names:
+            delattr(owner, name)
         return made
 
-    def rounded(self, layers: Sequence[nn.Linear], bits: Bits) -> nn.Module | None:
-        """One layer that computes these side by side; None if the kernel has not their width."""
-        if bits != "bfloat16" and layers[0].in_features % GROUP:
-            return None
+    def rounded(self, layers: Sequence[nn.Linear], bits: Bits) -> nn.Module:
+        """One layer that computes these side by side."""
         weight = torch.cat([layer.weight.detach().float() for layer in layers])
         biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
         bias = torch.cat(biases).detach().float() if biases else None
