@@ -113,6 +113,15 @@ def test_what_a_listener_raises_ends_its_own_request(model: LanguageModel) -> No
     assert other.result().ids == alone(model, "b", GREEDY).ids
 
 
+def test_what_is_asked_by_the_last_words_of_another_is_answered_too(model: LanguageModel) -> None:
+    batcher, more = model.batcher(), list[Answer]()
+    whole = alone(model, "a", replace(GREEDY, max_new_tokens=2)).text
+    late = Sampling(temperature=0.0, max_new_tokens=2, stop=(whole + "~",))  # all comes at the end
+    batcher.submit("a", late, lambda _: more.append(batcher.submit("b", GREEDY)))
+    batcher.run()
+    assert [each.result().ids for each in more] == [alone(model, "b", GREEDY).ids]
+
+
 def test_what_cannot_be_is_refused_when_it_comes(model: LanguageModel) -> None:
     batcher = model.batcher(memory=30)
     with pytest.raises(UserError, match="the prompt has 64 tokens; the model's context is 64"):
@@ -143,10 +152,45 @@ def test_a_draft_changes_no_token(model: LanguageModel, sampling: Sampling) -> N
             assert all(each.accepted == each.guessed > 10 for each in cut)
 
 
+def test_a_draft_may_lack_rows_of_no_token(model: LanguageModel) -> None:
+    """A vocabulary has fewer tokens than rows, and a model may say one that is none."""
+    settings, tokenizer = model.settings, model.tokenizer
+    small = build_decoder(settings, n_tokens=len(tokenizer), seed=4)
+    draft = LanguageModel(small, tokenizer, settings, torch.device("cpu"))
+    wide = made()
+    with torch.no_grad():  # one of the two is always likely
+        wide.model.head.weight[len(tokenizer)] *= 3
+        wide.model.head.weight[len(tokenizer) + 1] = -wide.model.head.weight[len(tokenizer)]
+    plain = wide.generate(PROMPTS, GREEDY)
+    assert any(id >= len(tokenizer) for each in plain for id in each.ids)
+    found = wide.generate(PROMPTS, GREEDY, draft=draft)
+    assert [each.ids for each in found] == [each.ids for each in plain]
+
+
 def test_a_draft_that_spells_otherwise_is_refused(model: LanguageModel) -> None:
     with pytest.raises(
         UserError, match=r"another vocabulary .*: id 257 is '<s>', not '<\|user\|>'"
     ):
         model.generate(["a"], GREEDY, draft=made(specials=("<|end|>", "<s>")))
+    for name in ("runs/small", "LookUp"):
+        with pytest.raises(UserError, match="draft: an open language model, or 'lookup', guesses"):
+            model.generate(["a"], GREEDY, draft=name)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"another vocabulary .*: 259 ids, not 258"):
         model.generate(["a"], GREEDY, draft=made(specials=("<|end|>", "<|user|>", "<s>")))
+
+
+@pytest.mark.parametrize("stop", ["ab", ("a", "")])
+def test_stop_texts_are_several_and_not_empty(stop: Any) -> None:
+    with pytest.raises(UserError, match="stop: "):
+        Sampling(stop=stop)
+
+
+def test_settings_are_refused_where_they_are_said() -> None:
+    with pytest.raises(UserError, match="top_p"):
+        Sampling(top_p=3.0)
+
+
+@pytest.mark.parametrize("talk", ["hi", ["hi"], [{"role": "user"}]])
+def test_what_is_no_message_is_refused(model: LanguageModel, talk: Any) -> None:
+    with pytest.raises(UserError, match="message 1 has no 'role' and 'content'"):
+        model.answer(talk)

@@ -100,8 +100,6 @@ def generate(  # long: its options
 
     if system is not None and not chat:
         raise UserError("--system is for a conversation", where="--system", todo="add --chat")
-    if any(not text for text in stop or ()):
-        raise UserError("an empty text would stop at once", where="--stop")
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     wanted: dict[str, Any] = {
         name: value for name, value in {**drawn, "seed": seed}.items() if value is not None
@@ -112,6 +110,12 @@ def generate(  # long: its options
     given = prompt or ["\n".join(stdin_lines())]
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
+    sampling = Sampling(
+        max_new_tokens=max_new_tokens,
+        repetition_penalty=repetition_penalty,
+        stop=tuple(stop or ()),
+        **({"temperature": 0.0} if greedy else wanted),
+    )
     keep_pages()
     opened = open_language_model(model, device=device, quantize=cast(Any, quantize))
     if opened.rounding is not None:
@@ -119,12 +123,6 @@ def generate(  # long: its options
     guesses: Drafting | None = "lookup" if draft == "lookup" else None
     if smaller is not None:
         guesses = open_language_model(smaller, device=device, quantize=cast(Any, quantize))
-    sampling = Sampling(
-        max_new_tokens=max_new_tokens,
-        repetition_penalty=repetition_penalty,
-        stop=tuple(stop or ()),
-        **({"temperature": 0.0} if greedy else wanted),
-    )
     first = [{"role": "system", "content": system}] if system is not None else []
     talks = [[*first, {"role": "user", "content": each}] for each in given]
     begins = ["" if chat else each for each in given]

@@ -64,7 +64,10 @@ class LookUp:
 
 
 class Smaller:
-    """A smaller model that guesses: one that has the same tokens, for texts up to `longest`."""
+    """A smaller model that guesses: one that has the same tokens, for texts up to `longest`.
+
+    It may have fewer rows than the other for what is no token; a text with such a one is not its.
+    """
 
     def __init__(self, model: Serves, n_tokens: int, longest: int) -> None:
         self.model, self.n_tokens, self.longest = model, n_tokens, longest
@@ -75,7 +78,7 @@ class Smaller:
     def guess(self, ids: Sequence[int], n: int, ticket: Ticket, /) -> Guess:
         """What it would say itself, as the request says it is to be drawn; of one text only."""
         n = min(n, self.longest - len(ids))
-        if n <= 0:
+        if n <= 0 or max(ids) >= self.model.n_tokens:
             return Guess([])
         if self._slots is None:
             needed = len(ids) + ticket.request.limit

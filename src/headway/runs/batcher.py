@@ -102,8 +102,9 @@ class Batcher:
     def step(self) -> bool:
         """A piece of the prompts that came, a token more of each answer: True if work is left."""
         works = self._batcher.step()
-        self._open = [answer for answer in self._open if not answer.settle()]
-        return works
+        for answer in [each for each in self._open if each.settle()]:
+            self._open.remove(answer)  # in place, as another thread may be adding one
+        return works or bool(self._open)
 
     def run(self) -> None:
         """Go on until all is answered."""

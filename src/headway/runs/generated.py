@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.base.errors import UserError
 from headway.decode.sampling import Draw
 from headway.decode.steps import Hypothesis
 from headway.tokens.text import TextTokenizer
@@ -20,7 +21,7 @@ class Sampling:
     """How tokens are drawn; `temperature` 0 takes the likeliest.
 
     `stop` are texts at which to stop; they are left out. `seed` is that of the first prompt, each
-    further one has the next.
+    further one has the next. Raises UserError as `Draw` does, and for a stop text that is empty.
     """
 
     max_new_tokens: int = 128
@@ -32,8 +33,15 @@ class Sampling:
     stop: tuple[str, ...] = ()
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            raise UserError("stop texts are several", where="stop", todo='write ("END",) for one')
+        if not all(self.stop):
+            raise UserError("an empty text would stop at once", where="stop")
+        self.draw()
+
     def draw(self) -> Draw | None:
-        """What is drawn from; None for the likeliest. Raises UserError as `Draw` does."""
+        """What is drawn from; None for the likeliest."""
         if self.temperature == 0:
             return None
         return Draw(self.temperature, self.top_k, self.top_p, self.min_p)

@@ -208,6 +208,9 @@ class LanguageModel:
     def _drafted(self, request: Request, writer: Writer, draft: Drafting) -> Generated:
         guesses: Draft = LookUp()
         if draft != "lookup":
+            if not isinstance(draft, LanguageModel):
+                what = "an open language model, or 'lookup', guesses ahead"
+                raise UserError(what, where="draft", todo="open one with headway.load")
             check_same_tokens(self.tokenizer, draft.tokenizer)
             guesses = Smaller(draft.model, self.model.n_tokens, draft.settings.max_length)
         ticket, told = speculate(self.model, request, guesses)

@@ -60,7 +60,8 @@ def render_chat(
 def check_messages(messages: Sequence[Message]) -> None:
     """Raise UserError for a message without a `role` or a `content`."""
     for number, message in enumerate(messages, start=1):
-        if not isinstance(message.get("role"), str) or not isinstance(message.get("content"), str):
+        told = message if isinstance(message, Mapping) else {}
+        if not all(isinstance(told.get(key), str) for key in ("role", "content")):
             raise UserError(
                 f"message {number} has no 'role' and 'content' that are texts", where="messages"
             )
