@@ -17,6 +17,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,10 @@ def ours(name: str, work: str) -> Callable[[], float]:
     """Headway at that work: each call gives how many tokens."""
     model = opened(OURS[name])
     if work == "read":
-        ids = page(model.model.n_tokens)
+        one, ids = replace(GREEDY, max_new_tokens=1), page(model.model.n_tokens).tolist()
 
         def read() -> float:
-            with torch.inference_mode():
-                state = model.model.start(ids[:, :-1], torch.tensor([N_READ - 1]))
-                model.model.step(ids[:, -1:], state)[0].argmax(dim=-1)
+            model.generate_ids(ids, one)
             return float(N_READ)
 
         return read
@@ -108,9 +107,9 @@ def theirs(place: Path, name: str, work: str) -> Callable[[], float]:
     width = max(map(len, rows))
     ids = torch.zeros(len(rows), width, dtype=torch.int64)
     seen = torch.zeros_like(ids)
-    for place, row in enumerate(rows):
-        ids[place, width - len(row) :] = torch.tensor(row)
-        seen[place, width - len(row) :] = 1
+    for line, row in enumerate(rows):
+        ids[line, width - len(row) :] = torch.tensor(row)
+        seen[line, width - len(row) :] = 1
     end = own.tokenizer.roles.end
     pad = 0
 

@@ -52,7 +52,8 @@ def test_alone_it_is_what_greedy_and_sample_give(alone, serving, toy):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("memory", [60, 150, 5000])
 def test_whoever_comes_when_each_is_as_alone(alone, serving, monkeypatch, seed, memory):
-    monkeypatch.setattr(batching, "_PIECE", 8)
+    monkeypatch.setattr(batching, "_SHORT", 8)
+    monkeypatch.setattr(batching, "PIECE", 12)
     monkeypatch.setattr(batching, "ROUND", 4)
     model, chance = serving(eos=-1.0), random.Random(seed)
     asked = mixed(14, seed)
@@ -85,8 +86,16 @@ def test_prompts_that_come_together_are_read_together(serving):
     assert model.read_sizes == [(4, 8)]
 
 
+def test_a_long_prompt_is_read_in_large_pieces_while_nobody_waits(serving):
+    model = serving()
+    batcher = Batcher(model, memory=1000)
+    batcher.submit(request([3] * 600))
+    batcher.run()
+    assert model.read_sizes == [(1, 512), (1, 87)]
+
+
 def test_a_long_prompt_keeps_nobody_waiting(serving, monkeypatch):
-    monkeypatch.setattr(batching, "_PIECE", 8)
+    monkeypatch.setattr(batching, "_SHORT", 8)
     model = serving(eos=-50.0)
     batcher = Batcher(model, memory=1000)
     first = batcher.submit(request(limit=20))
@@ -128,7 +137,7 @@ def test_what_can_never_fit_is_refused_at_once(serving):
 
 @pytest.mark.parametrize("when", ["waiting", "being read", "being answered"])
 def test_who_takes_it_back_leaves_and_the_others_notice_nothing(alone, serving, monkeypatch, when):
-    monkeypatch.setattr(batching, "_PIECE", 8)
+    monkeypatch.setattr(batching, "_SHORT", 8)
     model = serving(eos=-50.0)
     others = [request(limit=12), request([5, 6, 7], 12, draw=Draw(), seed=3)]
     wanted = [alone(model, each) for each in others]

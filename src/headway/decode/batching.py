@@ -15,9 +15,9 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 from headway.decode.request import Request, Ticket, check_places
-from headway.decode.steps import Serves, Slots, fetched, home, upload
+from headway.decode.steps import PIECE, Serves, Slots, fetched, home, upload
 
-_PIECE = 128  # tokens of prompts that are read at once
+_SHORT = 128  # tokens of prompts that are read at once while others wait for their next token
 ROUND = 64  # places, of which there is a multiple if memory allows
 
 
@@ -81,7 +81,7 @@ class Batcher:
             ticket = self._waiting[0]
             longest = max(len(each.request.ids) for each in (*new, ticket))
             if not ticket.done:
-                whole = not new or longest * (len(new) + 1) <= _PIECE
+                whole = not new or longest * (len(new) + 1) <= self._piece
                 if not whole or not self._has_room(len(self._rows) + len(new) + 1, ticket, *new):
                     break
                 new.append(ticket)
@@ -89,6 +89,10 @@ class Batcher:
         if new:
             self._make_room([*self._rows, *new]).add(len(new))
             self._rows += new
+
+    @property
+    def _piece(self) -> int:
+        return _SHORT if self._answered else PIECE
 
     def _has_room(self, n: int, *new: Ticket) -> bool:
         return n * _most_places((*self._rows, *new)) <= self.memory
@@ -112,7 +116,7 @@ class Batcher:
         assert self._slots is not None
         new = [ticket.request.ids[:-1] for ticket in self._rows[self._answered :]]
         begin, longest = self._slots.lengths[-1], max(map(len, new))
-        end = min(longest, begin + max(1, _PIECE // len(new)))
+        end = min(longest, begin + max(1, self._piece // len(new)))
         if begin < end:
             ids = torch.zeros(len(new), end - begin, dtype=torch.int64)
             for place, row in enumerate(new):

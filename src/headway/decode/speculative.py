@@ -17,10 +17,9 @@ from torch.nn import functional as F
 
 from headway.decode.request import Request, Ticket
 from headway.decode.sampling import pick
-from headway.decode.steps import NEVER, Serves, Slots, home, upload
+from headway.decode.steps import NEVER, PIECE, Serves, Slots, home, upload
 
 _FIRST, _MOST = 4, 8  # guesses at once
-_PIECE = 512  # tokens of a prompt
 _LONGEST, _SHORTEST = 3, 2  # tokens that are looked up
 
 
@@ -189,6 +188,6 @@ def _pick(chances: Tensor, draw: float) -> int:
 def read(model: Serves, slots: Slots, ids: Sequence[int]) -> None:
     """Read what comes next of the one text there is, in pieces."""
     device = home(model)
-    for begin in range(0, len(ids), _PIECE):
-        piece = torch.tensor([list(ids[begin : begin + _PIECE])])
+    for begin in range(0, len(ids), PIECE):
+        piece = torch.tensor([list(ids[begin : begin + PIECE])])
         model.read(upload(piece, device), slots.part(0, 1))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from headway.base.errors import UserError
 
+PIECE = 512  # tokens of prompts that are read at once
 NEVER = -math.inf
 """The log-probability of what cannot happen."""
 

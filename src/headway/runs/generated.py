@@ -30,7 +30,7 @@ class Sampling:
     top_p: float = 0.95
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
+    stop: Sequence[str] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:

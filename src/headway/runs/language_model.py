@@ -205,7 +205,7 @@ class LanguageModel:
         context = self.settings.max_length
         return Batcher(self.model, self.tokenizer, context=context, memory=memory)
 
-    def _drafted(self, request: Request, writer: Writer, draft: Drafting) -> Generated:
+    def _drafted(self, request: Request, writer: Writer, draft: object) -> Generated:
         guesses: Draft = LookUp()
         if draft != "lookup":
             if not isinstance(draft, LanguageModel):
