@@ -29,6 +29,7 @@ CASES = {
     ),
     "first": lambda S: full().within(8, 2),
     "first, causal": lambda S: causal().within(8, 3),
+    "first, nearer": lambda S: full().within(8, 2) & window(2, 1),
     "first, padding": lambda S: padding(torch.arange(S) < torch.tensor([[S], [3]])).within(4, 2),
     "first, dead": lambda S: padding(torch.arange(S) >= torch.tensor([[0], [4]])).within(2, 1),
     "documents": lambda S: window(6, 1) & documents(torch.arange(S) // torch.tensor([[4], [3]])),

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from headway.nn.dropout import Drop
-from headway.nn.visibility import Causal, Visibility, WindowOrFirst
+from headway.nn.visibility import Visibility, WindowOrFirst
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
 LINE = 16  # numbers
@@ -78,8 +78,8 @@ class _Bands:
     `left` and `right` are multiples of C. The `first` keys are met by all chunks beside.
     """
 
-    near: Visibility  # rules that go by distance
-    others: Visibility
+    near: Visibility  # rules that go by distance: of the band
+    others: Visibility  # the rest; all, where there are first keys: for these all must be asked
     first: int
     slots: int  # the first keys, and some after them to fill up a line of the cache
     T: int
@@ -90,12 +90,12 @@ class _Bands:
 
     @classmethod
     def of(cls, visibility: Visibility, T: int, S: int) -> _Bands:
-        wide = next((each for each in visibility.rules if isinstance(each, WindowOrFirst)), None)
-        first = min(wide.first, S) if wide is not None else 0
-        if wide is not None:
-            rest = tuple(rule for rule in visibility.rules if rule is not wide)
-            visibility = Visibility((wide.window, *rest))
         near, others = visibility.divided()
+        wide = next((each for each in others.rules if isinstance(each, WindowOrFirst)), None)
+        first = 0
+        if wide is not None:
+            first, near = min(wide.first, S), near & Visibility((wide.window,))
+            others = Visibility(tuple(rule for rule in visibility.rules if rule is not wide))
         left, right = near.band(S)
         C = max(LEAST, -(-(left + right) // (4 * LEAST)) * LEAST)
         slots = min(S, -(-first // LINE) * LINE)
@@ -127,7 +127,7 @@ class _Bands:
             chunks = slice(begin, min(begin + m, self.n_chunks))
             first = self.begin + chunks.start * self.C
             last = self.begin + (chunks.stop - 1) * self.C + self.width
-            if first >= self.first and last <= self.S and not self.others.rules and not self.first:
+            if first >= 0 and last <= self.S and not self.others.rules and not self.first:
                 yield _Slab(chunks, (near,), dead=False)
                 continue
             start = torch.arange(first, last - self.width + 1, self.C, device=device)[:, None, None]
@@ -140,10 +140,7 @@ class _Bands:
         queries = (start + self.left + offset[:, None]).clamp_max(last)  # (m, C, 1)
         keys = torch.cat((first, band.clamp(0, last)), dim=-1)
         there = torch.cat((first < self.first, (band >= self.first) & (band <= last)), dim=-1)
-        seen = there & self.others.between(queries, keys)
-        if self.first and Causal() in self.near.rules:  # of the first keys too
-            seen = seen & (keys <= queries)
-        return seen
+        return there & self.others.between(queries, keys)
 
     def padded(self, keys: Tensor) -> Tensor:
         """(B, G, S, ·) from the first key that the first chunk meets to the last of the last."""
