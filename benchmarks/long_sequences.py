@@ -89,8 +89,10 @@ def layer(who: str, n: int) -> Once:
 
         def ours() -> None:
             visibility = padding(real).within(WINDOW, 1)
-            keys = own.keys(hidden, None)
-            found = own.attended(hidden, keys, visibility=visibility, rotation=None, noise=None)
+            query, keys = own.own(hidden, None)
+            found = own.attended(
+                hidden, query, keys, visibility=visibility, rotation=None, noise=None
+            )
             found.backward(slope)
 
         return ours
