@@ -3,14 +3,18 @@
     .venv/bin/python benchmarks/attention.py --json benchmarks/results/attention.json
 
 Times both implementations of `attend` side by side, for inference and for training (forward and
-backward), at a constant number of tokens, and prints the ratio. The crossing points in
-`headway/nn/attend.py` are read off this.
+backward), at a constant number of tokens, and for a next token (one query a text, all keys before
+it), and prints the ratio. The crossing points in `headway/nn/attend.py` are read off this, and that
+the one query of one text is for the fused kernel.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,10 +25,12 @@ from headway.base.files import to_json, write_atomic
 from headway.base.runtime import environment, keep_pages
 from headway.nn.attend import attend
 from headway.nn.scores import make_score
-from headway.nn.visibility import padding
+from headway.nn.visibility import causal, padding
 
 HEADS, WIDTH, TOKENS = 4, 32, 8192
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+TEXTS = (1, 2, 8)  # that are written at a time
+CALLS = 100  # one takes microseconds
 
 
 def seconds(implementation: str, length: int, dtype: torch.dtype, *, trains: bool) -> float:
@@ -50,6 +56,34 @@ def seconds(implementation: str, length: int, dtype: torch.dtype, *, trains: boo
     return median(once() for _ in range(7))
 
 
+@torch.inference_mode()
+def next_token(implementation: str, texts: int, keys: int, dtype: torch.dtype) -> float:
+    """The median time of the attention of one query of each text to so many keys."""
+    score = make_score("scaled_dot", WIDTH, WIDTH, n_heads=HEADS)
+    parts = [torch.randn(texts, HEADS, n, WIDTH, dtype=dtype) for n in (1, keys, keys)]
+
+    def some() -> float:
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            attend(*parts, score=score, visibility=causal(), implementation=implementation)
+        return (time.perf_counter() - began) / CALLS
+
+    some()
+    return median(some() for _ in range(7))
+
+
+def compared(take: Callable[[str], float], **what: Any) -> dict[str, Any]:
+    """Both implementations' times, and the ratio."""
+    reference, fused = take("reference"), take("fused")
+    row = what | {
+        "reference_ms": round(reference * 1e3, 4),
+        "fused_ms": round(fused * 1e3, 4),
+        "reference_to_fused": round(reference / fused, 3),
+    }
+    print(row, flush=True)
+    return row
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -57,26 +91,28 @@ def main() -> None:
     arguments = parser.parse_args()
     keep_pages()
     torch.manual_seed(0)
-    rows: list[dict[str, Any]] = []
-    for trains in (False, True):
-        for dtype in (torch.float32, torch.bfloat16):
-            for length in LENGTHS:
-                taken = {
-                    name: seconds(name, length, dtype, trains=trains)
-                    for name in ("reference", "fused")
-                }
-                row = {
-                    "training": trains,
-                    "dtype": str(dtype).removeprefix("torch."),
-                    "length": length,
-                    "reference_ms": round(taken["reference"] * 1e3, 3),
-                    "fused_ms": round(taken["fused"] * 1e3, 3),
-                    "reference_to_fused": round(taken["reference"] / taken["fused"], 3),
-                }
-                rows.append(row)
-                print(row, flush=True)
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    rows = [
+        compared(
+            partial(seconds, length=length, dtype=dtype, trains=trains),
+            training=trains,
+            dtype=name,
+            length=length,
+        )
+        for trains, (name, dtype), length in product((False, True), dtypes.items(), LENGTHS)
+    ]
+    next_tokens = [
+        compared(
+            partial(next_token, texts=texts, keys=keys, dtype=dtype),
+            texts=texts,
+            dtype=name,
+            keys=keys,
+        )
+        for texts, (name, dtype), keys in product(TEXTS, dtypes.items(), LENGTHS)
+    ]
     if arguments.json:
-        write_atomic(arguments.json, to_json({"machine": environment(), "rows": rows}))
+        found = {"machine": environment(), "rows": rows, "next_tokens": next_tokens}
+        write_atomic(arguments.json, to_json(found))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,8 @@ def test_implementations_equal_a_loop(
     wanted = loop(*tensors, CASES[name]())
     slope = torch.randn(wanted.shape, dtype=torch.double)
     gradients = torch.autograd.grad((wanted * slope).sum(), tensors, allow_unused=True)
-    for implementation in ("reference", "fused", "blockwise", "auto"):
+    bands = ("banded",) if CASES[name]().window else ()
+    for implementation in ("reference", "fused", "blockwise", "auto", *bands):
         found = attend(
             *tensors, score=score, visibility=CASES[name](), implementation=implementation
         )
@@ -193,6 +194,18 @@ def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool, dtype: t
         side = math.isqrt(CPU_CROSSING_INFERENCE[dtype])
         tensor = torch.empty(1, 1, side, 1, requires_grad=True, dtype=dtype)
         assert choose(tensor, tensor, full()) == "fused"
+
+
+def test_auto_takes_one_call_for_the_next_token_of_one_text() -> None:
+    query, key = torch.empty(1, 4, 1, 8), torch.empty(1, 4, 5, 8)
+    for parts, wanted in (
+        ((query, key), "fused"),
+        ((query.expand(2, -1, -1, -1), key.expand(2, -1, -1, -1)), "reference"),
+        ((query.expand(-1, -1, 2, -1), key), "reference"),
+        ((query.bfloat16(), key.bfloat16()), "reference"),
+        ((query.clone().requires_grad_(), key), "reference"),
+    ):
+        assert choose(*parts, causal()) == wanted
 
 
 def test_auto_is_right_on_both_sides_of_the_crossing() -> None:

@@ -2,10 +2,10 @@
 
 `reference` is the one to read and has the weights; `fused` is torch's kernel and `blockwise` the
 same algorithm in plain torch, which never hold the (T, S) weights; `banded` is for windows, in time
-and memory linear in the length. `auto` picks by what was
-measured: on a CPU the fused kernel's backward pass costs several times the plain products at
-translation lengths and pays only where the weights are large. What an implementation cannot do it
-refuses, naming one that can; no argument is dropped.
+and memory linear in the length. `auto` picks by what was measured: on a CPU the fused kernel's
+backward pass costs several times the plain products at translation lengths and pays only where the
+weights are large. What an implementation cannot do it refuses, naming one that can; no argument is
+dropped.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
 # Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
 # benchmarks/results/attention.json
 CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
-BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
+BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 
 
 def attend(
