@@ -99,7 +99,8 @@ class Stack(nn.Module):
         Of what is to be recomputed there is no present.
         """
         rotation = self.rotary(positions) if self.rotary is not None else None
-        recomputes, kept = self.recomputes and torch.is_grad_enabled(), list[KeyValue]()
+        recomputes = self.recomputes and torch.is_grad_enabled()
+        kept: list[KeyValue] = []
         # one value for all layers of a reach, so that they share its masks
         seen = {
             width: visibility.within(width, self.n_global) if width else visibility

@@ -227,8 +227,10 @@ class Visibility:
         """
         if T == 1 and self.is_causal_only:
             return None  # the last comes after all
-        # what is made in inference mode cannot be used in a graph afterwards
-        place = (T, S, str(device), torch.is_inference_mode_enabled())
+        # what is made in inference mode cannot be used in a graph afterwards; torch.compile knows
+        # of no such mode
+        infers = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+        place = (T, S, str(device), infers)
         if place not in self._made:
             allowed = self.mask(T, S, device)
             if allowed is None:
