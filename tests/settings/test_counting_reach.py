@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from headway.models.build import build_masked
+from headway.models.build import build_decoder, build_masked
 from headway.nn import attend, banded
 from headway.nn.visibility import causal, full
 from headway.settings import reaching
 from headway.settings.base import parse
-from headway.settings.counting import count_parameters, forward_flops
+from headway.settings.counting import count_parameters, forward_flops, generating_flops
 from headway.settings.memory import Batch, training_bytes
 from headway.settings.model import DecoderSettings, EncoderSettings
 
@@ -54,6 +55,18 @@ def test_what_reaches_less_sees_less(kind: Any, T: int) -> None:
             seen.append(T if mask is None else mask.sum().item() / T)
         found = forward_flops(settings, V, T, useful=True)["scores"]
         assert found == pytest.approx(2.0 * 64 * sum(seen))
+
+
+def test_a_new_token_meets_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend, "choose", lambda *parts: "reference")  # its products are counted
+    settings = DecoderSettings(**SMALL, reach=[8, 0], order="pre", positions="rotary")
+    model, ids = build_decoder(settings, n_tokens=V), torch.zeros(1, 100, dtype=torch.long)
+    with torch.inference_mode():
+        state = model.start(ids, torch.tensor([100]))
+        with FlopCounterMode(display=False) as counter:
+            model.step(ids[:, :1], state)
+    wanted = generating_flops(settings, V, 100)
+    assert counter.get_total_flops() == pytest.approx(sum(wanted.values()))
 
 
 def test_bands_are_counted_with_the_numbers_that_they_have() -> None:

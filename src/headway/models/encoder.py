@@ -42,7 +42,11 @@ class Encoder(nn.Module):
         segments: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Tensor:
-        """Ids (B, T), which are real (B, T), segments (B, T) -> hidden (B, T, D)."""
+        """Ids (B, T), which are real (B, T), segments (B, T) -> hidden (B, T, D).
+
+        Padding may stand on either side; behind the text, where some tokens see all or keys are
+        mixed, for these go by places.
+        """
         positions = row_positions(real)
         entered = self.embedding(ids, positions, noise, segments)
         hidden: Tensor

@@ -67,7 +67,8 @@ class Mixtures(nn.Module):
     """`n_keys` learned mixtures in place of S keys, and in place of their values.
 
     Linformer (Wang et al., 2020, arXiv 2006.04768), equation 7. A position weighs the same in each
-    text, so that a text may not be longer than those that it was learned from.
+    text, so that a text may not be longer than those that it was learned from, and is padded at its
+    end.
     """
 
     def __init__(self, n_keys: int, max_length: int, *, one: bool) -> None:
