@@ -89,6 +89,20 @@ def test_a_bias_is_a_part_of_the_projection(smoothing: float) -> None:
     assert nll.sum().item() == pytest.approx(loss.nll.item(), rel=1e-6)
 
 
+def test_of_frozen_weights_there_is_no_gradient() -> None:
+    """Low-rank updates leave the output as it is: its gradient would be a third of the work."""
+    hidden, weight, targets = case(CHUNK + 6, torch.float32)
+    whole, frozen, alone = (
+        token_loss(*inputs, targets, 0.1).objective
+        for inputs in ((hidden, weight), (hidden, weight.detach()), (hidden.detach(), weight))
+    )
+    assert [each is None for each in frozen.grad_fn.saved_tensors] == [False, True, True]
+    assert [each is None for each in alone.grad_fn.saved_tensors] == [True, False, True]
+    of_hidden, of_weight = torch.autograd.grad(whole, (hidden, weight))
+    assert torch.equal(*torch.autograd.grad(frozen, hidden), of_hidden)
+    assert torch.equal(*torch.autograd.grad(alone, weight), of_weight)
+
+
 def test_scaling_a_bfloat16_gradient_loses_nothing_on_average() -> None:
     """1/3 rounded to bfloat16 is 0.2 % too large: it must not scale one of two gradients."""
     gradients = []

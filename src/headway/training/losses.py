@@ -38,15 +38,14 @@ class _HeadLoss(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor]:
-        V = weight.shape[0]
-        dtype = hidden.dtype
+        V, dtype = len(weight), hidden.dtype
         exact = torch.promote_types(dtype, torch.float32)
         sums = torch.float32 if hidden.device.type == "mps" else torch.float64  # MPS has no more
         projection = weight.to(dtype)
-        learns = hidden.requires_grad or weight.requires_grad
-        hidden_gradient = torch.empty_like(hidden) if learns else None
-        weight_gradient = torch.zeros_like(weight, dtype=exact) if learns else None
-        bias_gradient = torch.zeros_like(bias, dtype=exact) if bias is not None else None
+        of_hidden, of_weight, of_bias, *_ = context.needs_input_grad  # frozen weights need none
+        hidden_gradient = torch.empty_like(hidden) if of_hidden else None
+        weight_gradient = torch.zeros_like(weight, dtype=exact) if of_weight else None
+        bias_gradient = torch.zeros_like(bias, dtype=exact) if of_bias else None
         objective = hidden.new_zeros((), dtype=sums)
         nll = hidden.new_zeros((), dtype=sums)
         for start in range(0, len(hidden), CHUNK):
@@ -64,7 +63,7 @@ class _HeadLoss(torch.autograd.Function):
             total = top + summed.log()
             nll += (total - chosen).sum()
             objective += (total - likely).sum()
-            if hidden_gradient is None or weight_gradient is None:
+            if not any(context.needs_input_grad):
                 continue
             gradient = powers.div_(summed[:, None])  # the softmax
             if smoothing:
@@ -74,8 +73,10 @@ class _HeadLoss(torch.autograd.Function):
             if bias_gradient is not None:
                 bias_gradient += gradient.sum(dim=0)
             gradient = gradient.to(dtype)
-            hidden_gradient[start : start + CHUNK] = gradient @ projection
-            weight_gradient += gradient.T @ rows
+            if hidden_gradient is not None:
+                hidden_gradient[start : start + CHUNK] = gradient @ projection
+            if weight_gradient is not None:
+                weight_gradient += gradient.T @ rows
         context.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         context.mark_non_differentiable(nll)
         return objective, nll
