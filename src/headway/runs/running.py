@@ -135,8 +135,10 @@ def make_model(task: Task[Any], weights: Mapping[str, Tensor] | None = None) -> 
     return model
 
 
-def agree(task: Task[Any], ranks: Ranks) -> None:
-    """Raise UserError unless all ranks have the same recipe, tokenisers and data."""
+def agree(task: Task[Any], state: TrainState, ranks: Ranks) -> None:
+    """Raise UserError unless all ranks have one recipe, tokenisers and data, and begin as one."""
     material = material_of(task)
-    facts = (task.recipe.to_toml(), sorted(material.files.items()), sorted(material.hashes.items()))
-    ranks.agree(hashlib.sha256(repr(facts).encode()).hexdigest(), "data or recipes")
+    files, hashes = sorted(material.files.items()), sorted(material.hashes.items())
+    facts = (task.recipe.to_toml(), files, hashes, state.to_table())
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+    ranks.agree(digest, "data, recipes or checkpoints")

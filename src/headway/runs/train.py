@@ -91,7 +91,7 @@ def _started(
     if beginning is not None:
         weights, notice = beginning.weights_for(task.build())
         say(notice)
-    agree(task, ranks)
+    agree(task, TrainState(), ranks)
     if task.recipe.train.dtype == "auto":
         task = _with_dtype(task, device, weights, ranks)
     trainer = make_trainer(task, device, TrainState(), weights, ranks)
@@ -155,7 +155,7 @@ def _resumed(
     forget_lost_best(folder, state, task.recipe.train.steps)
     beginning = read_beginning(settings.to_table()) if checkpoint is None else None
     weights = None if beginning is None else beginning.weights_for(task.build())[0]
-    agree(task, ranks)
+    agree(task, state, ranks)
     trainer = make_trainer(task, device, state, weights, ranks)
     if checkpoint is None:
         if passed_over:
