@@ -179,8 +179,9 @@ def spread(model: nn.Module, ranks: Ranks, *, shards: bool) -> nn.Module:
         return whole
     if shards:
         return _sharded(whole)
-    # a step may ask nothing of a part of the model, such as which text follows which; most ask all
-    warnings.filterwarnings("ignore", ".*find_unused_parameters=True was specified")
+    # a step may ask nothing of a part of the model, such as which text follows which; most ask all,
+    # of which torch would warn on every rank, were it not for one number that is never asked for
+    whole.unused = nn.Parameter(next(model.parameters()).new_zeros(1))
     replicated = nn.parallel.DistributedDataParallel(whole, find_unused_parameters=True)
     replicated.register_comm_hook(None, lambda _, bucket: _summed(bucket))
     return replicated
