@@ -39,8 +39,8 @@ def write_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
         raise first from error
 
 
-def read_shards(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a folder, whole; no other rank is needed."""
+def read_shards(folder: Path, *, optimizer: bool) -> dict[str, Tensor]:
+    """The weights in a folder, or the optimiser's tensors, whole; no other rank is needed."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
     from torch.distributed.checkpoint.state_dict_loader import load
@@ -50,7 +50,7 @@ def read_shards(folder: Path) -> dict[str, Tensor]:
     tensors = {
         name: torch.empty(each.size, dtype=each.properties.dtype)
         for name, each in known.items()
-        if isinstance(each, TensorStorageMetadata)
+        if isinstance(each, TensorStorageMetadata) and ("/" in name) == optimizer
     }
     with warnings.catch_warnings(action="ignore"):  # that there are no ranks is known
         load(dict(tensors), storage_reader=reader, no_dist=True)

@@ -24,6 +24,7 @@ from headway.base.files import (
     atomic_folder,
     clear_leftovers,
     digest,
+    explain_os_errors,
     part_of,
     read_json,
     remove_folder,
@@ -56,16 +57,14 @@ class Checkpoint:
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name."""
         if self.sharded:
-            tensors = read_shards(self.path)
-            tensors |= {name: tensors[first] for name, first in self.state()[_TIED].items()}
-            return {name: value for name, value in tensors.items() if "/" not in name}
+            tensors = read_shards(self.path, optimizer=False)
+            return tensors | {name: tensors[first] for name, first in self.state()[_TIED].items()}
         return read_tensors(self.path / WEIGHTS)
 
     def optimizer(self) -> dict[str, Tensor]:
         """The optimiser's tensors by name."""
         if self.sharded:
-            tensors = read_shards(self.path)
-            return {name: value for name, value in tensors.items() if "/" in name}
+            return read_shards(self.path, optimizer=True)
         return read_tensors(self.path / OPTIMIZER)
 
     def state(self) -> dict[str, Any]:
@@ -113,7 +112,8 @@ def save_shards(
     """`save_checkpoint` of tensors that are spread over ranks, the optimiser's among them.
 
     Names of one tensor are written once. All ranks must ask: each writes a file, the first one all
-    the rest. Raises UserError for a folder that is not the same one for all of them.
+    the rest. Raises UserError, each, as `save_checkpoint`, and for a folder that is not the same
+    one for all of them.
     """
     kept, tied = untied(tensors)
 
@@ -130,7 +130,8 @@ def save_shards(
             what = f"rank {ranks.rank} does not see the folder that the first rank writes to"
             todo = "choose one with --out that is on a disk of all machines"
             raise UserError(what, where=str(folder), todo=todo)
-        write_shards(part, kept)
+        with explain_os_errors(folder / f"step-{step}"):
+            write_shards(part, kept)
     ranks.wait()
 
 
