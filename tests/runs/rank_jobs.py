@@ -13,6 +13,7 @@ import contextlib
 import datetime
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -35,6 +36,7 @@ from headway.batches.order import Batches
 from headway.batches.packed import PackedBatches, Packing
 from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatches
 from headway.batches.sentences import SentenceRows, marked
+from headway.checkpoint.steps import save_shards
 from headway.models.build import build, build_classifier, build_decoder, build_masked
 from headway.settings.model import (
     DecoderSettings,
@@ -42,8 +44,8 @@ from headway.settings.model import (
     RecurrentSettings,
     TransformerSettings,
 )
-from headway.settings.training import TrainSettings
-from headway.training.fine_tuning import PredictLabel
+from headway.settings.training import FineTuneSettings
+from headway.training.fine_tuning import PredictLabel, adapt
 from headway.training.loop import Trainer
 from headway.training.objectives import PredictMasked, PredictNext, PredictTarget
 from headway.training.ranks import ALONE, Ranks, joined, whole
@@ -58,6 +60,8 @@ HOW: dict[str, dict[str, Any]] = {
     "split": {"accumulate": 1},
     "dealt": {"accumulate": 2},
     "muon": {"accumulate": 2, "optimizer": "muon", "weight_decay": 0.1},
+    "recomputed": {"accumulate": 2, "checkpoint_activations": True},
+    "updates": {"accumulate": 2, "checkpoint_activations": True, "lora": {"rank": 2}},
 }
 
 
@@ -112,7 +116,8 @@ def trained(kind: str, how: str, way: str, ranks: Ranks) -> dict[str, Tensor]:
     model, batches, objective = toy(kind, 0.0 if how == "split" else 0.2)
     given = {"warmup": 0, "learning_rate": 1e-2, "eps": 1e-2, "clip": 0.5, "dtype": "float32"}
     kinds = {"optimizer": "adamw", "weight_decay": 0.1, "parallel": way}
-    settings = TrainSettings(**{"steps": 2, **given, **kinds, **HOW[how]})
+    settings = FineTuneSettings(**{"steps": 2, **given, **kinds, **HOW[how]})
+    adapt(model, settings, seed=1)
     found = Trainer(model, settings, batches, objective, seed=1, device=CPU, ranks=ranks)
     taken = steps(settings.accumulate)
     found.advance(taken)
@@ -138,6 +143,7 @@ def jobs(size: int) -> Iterator[tuple[str, str]]:
     for kind in ("language", "masked", "labels", "translation", "recurrent", "answers"):
         yield from ((kind, "split"), (kind, "dealt"))
     yield from (("translation", "muon"), ("recurrent", "muon"))
+    yield from (("translation", "recomputed"), ("answers", "updates"))
 
 
 def compared(ranks: Ranks) -> dict[str, float]:
@@ -148,16 +154,6 @@ def compared(ranks: Ranks) -> dict[str, float]:
         for way in WAYS:
             found[f"{kind} {how} {way}"] = apart(trained(kind, how, way, ranks), alone)
     return found
-
-
-def refusals(ranks: Ranks) -> list[str]:
-    """What is said where ranks have read different data, and where one does not answer."""
-    said = []
-    try:
-        ranks.agree(64 * str(ranks.rank), "data")
-    except UserError as error:
-        said.append(str(error))
-    return said
 
 
 def silence(rank: int) -> str:
@@ -173,6 +169,29 @@ def silence(rank: int) -> str:
     return ""
 
 
+def resumed(run: Path) -> str:
+    """What is said where another rank goes on from another checkpoint."""
+    try:
+        headway.train(None, out=run, resume=True, train={"steps": 8, "parallel": "replicate"})
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def save(folder: Path, name: str, rank: int, room: int = 0) -> None:
+    """Save toy shards where a file may have `room` bytes, if given; each writes what is said."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    said, tensors = "", {"weight": torch.zeros(1000)}
+    try:
+        with joined(CPU) as (ranks, _):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room or soft, hard))
+            save_shards(folder / name, 1, tensors=tensors, state={}, keep=1, ranks=ranks)
+    except (UserError, OSError) as error:
+        said = str(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (folder / f"{name}-said-{rank}").write_text(said, encoding="utf-8")
+
+
 def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
     """What one of the processes does."""
     recipe = json.loads((folder / "recipe.json").read_text(encoding="utf-8"))
@@ -186,12 +205,19 @@ def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
     found: dict[str, Any] = {}
     if among(2):
         with joined(CPU) as (ranks, _):
-            found |= {"two": compared(ranks), "refused": refusals(ranks)}
+            found["two"] = compared(ranks)
+    if among(2):
+        save(folder, "full", rank, room=100)
+    if among(2):
+        save(folder, f"disk-{rank}", rank)
     if among(2):
         headway.train(recipe, out=folder / "parts", train={"steps": 4})
     if rank == 0:
-        for name in ("four", "alone"):
+        for name in ("four", "alone", "stale"):
             shutil.copytree(folder / "parts", folder / name)
+        shutil.rmtree(folder / "stale" / "checkpoints" / "step-4")
+    if among(2):
+        found["stale"] = resumed(folder / ("stale" if rank else "parts"))
     if among(4):
         with joined(CPU) as (ranks, _):
             found["four"] = compared(ranks)

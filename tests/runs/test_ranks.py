@@ -52,7 +52,7 @@ def folder(
     recipe["model"] |= {"d_model": 16, "d_feed_forward": 32, "dropout": 0.2}
     recipe["evaluate"] = {"lines": 8, "beam": 1}
     (made / "recipe.json").write_text(json.dumps(recipe), encoding="utf-8")
-    command = [sys.executable, str(JOBS), str(made), *free_ports(5)]
+    command = [sys.executable, str(JOBS), str(made), *free_ports(8)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         try:
@@ -77,16 +77,32 @@ def found(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "found.json").read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(("size", "n"), [("two", 28), ("four", 4)])
+@pytest.mark.parametrize(("size", "n"), [("two", 32), ("four", 4)])
 def test_ranks_are_one(size: str, n: int, found: dict[str, Any]) -> None:
     """B1, B11, B12: weights and losses of two steps, some of whose batches have too few rows."""
     assert len(found[size]) == n
     assert {job: far for job, far in found[size].items() if not far < TOLERANCE} == {}
 
 
-def test_ranks_that_read_other_data_are_refused(found: dict[str, Any]) -> None:
-    (said,) = found["refused"]
-    assert said.startswith("the ranks have read different data; ")
+def test_ranks_that_would_go_on_from_other_checkpoints_are_refused(found: dict[str, Any]) -> None:
+    """Machines that share no disk, one of which has an older copy of the run."""
+    assert found["stale"].startswith("the ranks have read different data, recipes or checkpoints; ")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_full_disk_is_told_of_by_every_rank(rank: int, folder: Path) -> None:
+    """B7: the folder is named, and nothing is left in it."""
+    said = (folder / f"full-said-{rank}").read_text(encoding="utf-8")
+    assert said.startswith(f"{folder / 'full' / 'step-1'}: the file is larger than the system")
+    assert list((folder / "full").iterdir()) == []
+
+
+def test_shards_need_a_folder_that_all_ranks_see(folder: Path) -> None:
+    first, second = (folder / f"disk-{n}-said-{n}" for n in (0, 1))
+    assert "another rank has ended" in first.read_text(encoding="utf-8")
+    said = second.read_text(encoding="utf-8")
+    assert said.startswith(f"{folder / 'disk-1'}: rank 1 does not see the folder that the first")
+    assert list((folder / "disk-0").iterdir()) == []
 
 
 def test_a_rank_that_does_not_answer_is_not_waited_for(found: dict[str, Any]) -> None:
