@@ -45,7 +45,9 @@ class _HeadLoss(torch.autograd.Function):
         of_hidden, of_weight, of_bias, *_ = context.needs_input_grad  # frozen weights need none
         hidden_gradient = torch.empty_like(hidden) if of_hidden else None
         weight_gradient = torch.zeros_like(weight, dtype=exact) if of_weight else None
-        bias_gradient = torch.zeros_like(bias, dtype=exact) if of_bias else None
+        bias_gradient = (
+            torch.zeros_like(bias, dtype=exact) if bias is not None and of_bias else None
+        )
         objective = hidden.new_zeros((), dtype=sums)
         nll = hidden.new_zeros((), dtype=sums)
         for start in range(0, len(hidden), CHUNK):
