@@ -42,12 +42,10 @@ class _HeadLoss(torch.autograd.Function):
         exact = torch.promote_types(dtype, torch.float32)
         sums = torch.float32 if hidden.device.type == "mps" else torch.float64  # MPS has no more
         projection = weight.to(dtype)
-        of_hidden, of_weight, of_bias, *_ = context.needs_input_grad  # frozen weights need none
+        of_hidden, of_weight, *_ = context.needs_input_grad  # frozen weights need none
         hidden_gradient = torch.empty_like(hidden) if of_hidden else None
         weight_gradient = torch.zeros_like(weight, dtype=exact) if of_weight else None
-        bias_gradient = (
-            torch.zeros_like(bias, dtype=exact) if bias is not None and of_bias else None
-        )
+        bias_gradient = torch.zeros_like(bias, dtype=exact) if bias is not None else None
         objective = hidden.new_zeros((), dtype=sums)
         nll = hidden.new_zeros((), dtype=sums)
         for start in range(0, len(hidden), CHUNK):
