@@ -150,6 +150,15 @@ def test_version_and_help(cli: Cli) -> None:
     assert b"Example: headway train cldr/transformer" in said.out
 
 
+def test_help_names_values_in_capitals_and_extras_in_full(cli: Cli) -> None:
+    told = (cli("train", "-h").out + cli("evaluate", "-h").out).decode()
+    assert "headway[eval]" in told  # markup would take it for a style
+    assert all(
+        re.search(rf" {named} ", told) for named in ("RECIPE", "--device +NAME", "--shots +N")
+    )
+    assert not re.search("--resume +<", told)
+
+
 def test_evaluate_tells_what_it_left_out(trained: Run, cli: Cli, tmp_path: Path) -> None:
     source, target = tmp_path / "in.fr", tmp_path / "in.en"
     source.write_bytes(b"un chat\n\nun\x0cchien\n")

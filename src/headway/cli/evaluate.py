@@ -47,14 +47,14 @@ def evaluate(  # long: its options
     json: JsonFile = None,
     device: Device = "auto",
 ) -> None:
-    """Judge a run on its test part, or on its validation part if it has none.
+    r"""Judge a run on its test part, or on its validation part if it has none.
 
     A translator by BLEU, chrF, exact match, token accuracy and perplexity, also by source length; a
     language model by perplexity and bits per byte; a classifier by its scores, or with --task by
     the official metrics of a task of GLUE.
 
     With --tasks a language model (a Hugging Face folder or a .gguf file as well) is put to the
-    standard benchmarks: needs pip install 'headway[eval]'.
+    standard benchmarks: needs pip install 'headway\[eval]'.
 
     Example: headway evaluate runs/fr-en --data test.fr test.en --json scores.json
 

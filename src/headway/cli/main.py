@@ -39,6 +39,7 @@ from headway.cli import (
     train,
     translate,
 )
+from headway.cli.options import name_values
 
 app = typer.Typer(
     name="headway",
@@ -75,6 +76,7 @@ for verb in (
     info,
 ):
     verb.add_to(app)
+name_values(app)
 
 
 def _version(wanted: bool) -> None:
@@ -86,9 +88,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        False,
+        "--version",
+        metavar="",
+        callback=_version,
+        is_eager=True,
+        help="Print the version and leave.",
     ),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: bool = typer.Option(
+        False, "--debug", metavar="", help="Show the traceback of an error."
+    ),
 ) -> None:
     """Options before the verb; --debug is read in `main`, wherever it stands."""
 

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast, get_args, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
 from headway.base.files import refuse_same, to_json, write_atomic
 from headway.cli.volume import WINDOW
@@ -49,6 +50,22 @@ JsonFile = Annotated[
         "--json", metavar="FILE", help="Write the results there as JSON.", show_default=False
     ),
 ]
+
+_VALUES: dict[Any, str] = {bool: "", int: "N", float: "X", str: "NAME"}
+
+
+def name_values(app: typer.Typer) -> None:
+    """Give each value a name in capitals in the help, and a flag none (typer's own: <bool>)."""
+    for group in app.registered_groups:
+        name_values(cast(typer.Typer, group.typer_instance))
+    for verb in (command.callback for command in app.registered_commands if command.callback):
+        hints = verb.__annotations__ = get_type_hints(verb, include_extras=True)
+        for name, hint in hints.items():
+            for info in getattr(hint, "__metadata__", ()):
+                if isinstance(info, ParameterInfo) and info.metavar is None:
+                    kinds = (hint.__origin__, *get_args(hint.__origin__))
+                    own = next((_VALUES[kind] for kind in kinds if kind in _VALUES), None)
+                    info.metavar = name.upper() if isinstance(info, ArgumentInfo) else own
 
 
 def stdin_lines() -> list[str]:

@@ -33,7 +33,7 @@ _Number = Annotated[
 def fit(  # long: its options
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE.csv|RUN…", help="A table, one run a row, or folders of runs."),
+        typer.Argument(metavar="FILE.csv|RUN", help="A table, one run a row, or folders of runs."),
     ],
     law: Annotated[
         Literal["chinchilla", "isoflop", "envelope", "power"],
@@ -60,10 +60,10 @@ def fit(  # long: its options
     picture: Picture = None,
     json: JsonFile = None,
 ) -> None:
-    """Fit a law to measured runs: constants, intervals, residuals, a forecast of the largest.
+    r"""Fit a law to measured runs: constants, intervals, residuals, a forecast of the largest.
 
     A table needs the loss and two of size, tokens and FLOPs; the third follows from FLOPs = 6 ·
-    size · tokens. Needs pip install 'headway[scaling]'.
+    size · tokens. Needs pip install 'headway\[scaling]'.
 
     Example: headway scaling fit runs.csv --drop-highest 5 --json fit.json --picture fit.svg
 
@@ -109,7 +109,7 @@ def _points(paths: list[Path], columns: dict[str, str | None], *, curves: bool) 
 @scaling.command()
 def laws(  # long: its options
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="LAW…", help="Which; all if none is named.")
+        list[str] | None, typer.Argument(metavar="LAW", help="Which; all if none is named.")
     ] = None,
     flop: _Number = None,
     params: _Number = None,

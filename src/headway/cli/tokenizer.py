@@ -54,7 +54,7 @@ def tokenizer() -> None:
 
 @group.command()
 def train(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text, plain or .gz.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Text, plain or .gz.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The tokenizer.json to write.")],
     kind: Annotated[str, typer.Option(help="character, word, bpe or wordpiece.")] = "bpe",
     size: Annotated[int, typer.Option(help="At most so many ids, 4 special ones included.")] = 8000,
