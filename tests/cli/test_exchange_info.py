@@ -60,5 +60,7 @@ def test_an_encoder_and_what_is_none(cli: Cli, tmp_path: Path) -> None:
     settings = EncoderSettings(**SMALL)
     write_model(tmp_path / "bert", build_masked(settings, n_tokens=40, seed=1), settings)
     assert b"encoder: " in cli("info", tmp_path / "bert").out
-    assert "there is no such" in cli("info", tmp_path / "nothing").error
+    assert "no such preset; presets: transformer-base, " in cli("info", tmp_path / "nothing").error
+    (tmp_path / "notes").touch()
+    assert "this is a file, and no model; name the folder" in cli("info", tmp_path / "notes").error
     assert "cannot be read" in cli("info", tmp_path / "nothing.gguf").error

@@ -154,7 +154,10 @@ class RunFolder:
     def _file(self, name: str) -> Path:
         """The path of a file of the run, which must be there."""
         if not self.path.is_dir():
-            raise UserError("there is no such folder", where=str(self.path))
+            what = (
+                "this is a file, and no model" if self.path.exists() else "there is no such folder"
+            )
+            raise UserError(what, where=str(self.path), todo=_NOT_A_RUN)
         if not (self.path / name).is_file():
             inside = sorted(at.parent.name for at in self.path.glob(f"*/{CONFIG}"))
             todo = f"runs in it: {', '.join(inside)}" if inside else _NOT_A_RUN
@@ -208,7 +211,9 @@ class RunFolder:
                 raise UserError(what, where=str(self.path), todo=_ELSEWHERE)
 
 
-_NOT_A_RUN = "name the folder that `headway train` wrote"
+_NOT_A_RUN = (
+    "name the folder that `headway train` wrote, or where these do a Hugging Face folder or .gguf"
+)
 _ELSEWHERE = "choose another folder with --out"
 
 

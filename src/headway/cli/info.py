@@ -44,6 +44,9 @@ def info(
     if str(run) in PRESETS and not run.exists():
         _preset(str(run), length, vocabulary, json)
         return
+    if not run.exists() and run.suffix != ".gguf":
+        todo = f"presets: {', '.join(PRESETS)}"
+        raise UserError("there is no such folder, and no such preset", where=str(run), todo=todo)
     if length is not None or vocabulary is not None:
         raise UserError("--length and --vocabulary are for a preset", where=str(run))
     from headway.runs.info import describe

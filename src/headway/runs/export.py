@@ -112,7 +112,9 @@ def _write_beside(place: Path, portable: Portable, *without: str) -> None:
 def _write_gguf(place: Path, portable: Portable, storage: StorageName) -> None:
     model, settings = portable.model, portable.settings
     if not isinstance(model, Decoder) or not isinstance(settings, DecoderSettings):
-        raise UserError("GGUF is written for Llama models", where="model", todo="write another")
+        raise UserError(
+            "GGUF is written for Llama models", where="model", todo="write the format hf"
+        )
     if portable.text is None:
         raise UserError("a GGUF file needs a tokeniser, and there is no tokenizer.json")
     metadata = gguf_metadata(portable.text, model.n_tokens)
@@ -127,7 +129,7 @@ def _write_ctranslate2(place: Path, portable: Portable) -> None:
         or sides is None
     ):
         what = "CTranslate2 is written for encoder–decoder Transformers"
-        raise UserError(what, where="model", todo="write another format")
+        raise UserError(what, where="model", todo="write the format hf")
     rows = model.vocabulary_sizes()
     source, target = (
         [f"<{id}>" if token is None else token for id, token in enumerate(padded)]
