@@ -113,5 +113,5 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no such file") as caught:
         read_lines(tmp_path / "missing.fr")
     assert caught.value.where == str(tmp_path / "missing.fr")
-    with pytest.raises(UserError, match="cannot be read: Is a directory$"):
+    with pytest.raises(UserError, match=r"cannot be read: Is a directory$"):
         read_lines(tmp_path)
