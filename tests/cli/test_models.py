@@ -94,6 +94,14 @@ def test_generate_writes_the_new_part_alone(
     assert said.out.decode().rstrip("\n") == PROMPT + found["text"]
 
 
+def test_a_prompt_that_is_refused_is_not_repeated(
+    place: Callable[[str], Path], cli: Callable[..., Any]
+) -> None:
+    said = cli("generate", place("gpt2"), "--prompt", PROMPT * 99)
+    assert (said.code, said.out) == (2, b""), said
+    assert "shorten it" in said.error
+
+
 @pytest.mark.parametrize("name", ["llama", "llama.gguf", "gpt2", "bert"])
 def test_embed_writes_a_vector_a_text(
     name: str, place: Callable[[str], Path], cli: Callable[..., Any], tmp_path: Path

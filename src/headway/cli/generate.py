@@ -128,10 +128,9 @@ def generate(  # long: its options
     begins = ["" if chat else each for each in given]
 
     def show(_row: int, text: str) -> None:
-        print(text, end="", flush=True)
+        print(begins[0] + text, end="", flush=True)
+        begins[0] = ""  # the prompt comes with the first text: one that is refused is not repeated
 
-    if len(given) == 1:
-        print(begins[0], end="", flush=True)
     on_text = show if len(given) == 1 else None
     found = (
         opened.answers(talks, sampling, on_text, draft=guesses)
@@ -139,7 +138,7 @@ def generate(  # long: its options
         else opened.generate(given, sampling, on_text, draft=guesses)
     )
     if len(given) == 1:
-        print()
+        print(begins[0])
     else:
         print("\n\n".join(begin + each.text for begin, each in zip(begins, found, strict=True)))
     unknown = Unknown("prompts")
