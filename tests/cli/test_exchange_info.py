@@ -61,6 +61,8 @@ def test_an_encoder_and_what_is_none(cli: Cli, tmp_path: Path) -> None:
     write_model(tmp_path / "bert", build_masked(settings, n_tokens=40, seed=1), settings)
     assert b"encoder: " in cli("info", tmp_path / "bert").out
     assert "no such preset; presets: transformer-base, " in cli("info", tmp_path / "nothing").error
-    (tmp_path / "notes").touch()
+    for name in ("notes", "notes.gguf"):
+        (tmp_path / name).write_text("a note\n", encoding="utf-8")
+    assert "not a GGUF file; copy it again" in cli("info", tmp_path / "notes.gguf").error
     assert "this is a file, and no model; name the folder" in cli("info", tmp_path / "notes").error
     assert "cannot be read" in cli("info", tmp_path / "nothing.gguf").error

@@ -174,7 +174,7 @@ def test_rows_without_choices_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("[1]", "not a JSON object"),
+        ("[1]", "not a JSON object; write one such as"),
         ('{"prompt": "a", "choices": ["b"], "answer": 0}', "'choices' are two texts or more"),
         ('{"prompt": "a", "choices": ["b", ""], "answer": 0}', "'choices' are two texts or more"),
         ('{"prompt": "a", "choices": ["b", "c"], "answer": 2}', "no 'answer' that can be right"),

@@ -113,7 +113,8 @@ def _row(line: str | bytes, where: str, number: int, template: str | None) -> Qu
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise UserError("not a JSON object", where=where)
+        todo = 'write one such as {"prompt": "2 + 2 =", "answer": "4"}'
+        raise UserError("not a JSON object", where=where, todo=todo)
     choices, answer = row.get("choices", []), row.get("answer")
     if not _are_texts(choices) or len(choices) == 1:
         raise UserError("'choices' are two texts or more", where=where)

@@ -121,7 +121,8 @@ class GGUF:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from None
         reader = _Reader(memoryview(raw), str(path))  # type: ignore[arg-type]
         if bytes(reader.data[:4]) != MAGIC:
-            raise UserError("not a GGUF file", where=str(path))
+            todo = "copy it again, or name another"
+            raise UserError("not a GGUF file", where=str(path), todo=todo)
         reader.place = 4
         version = reader.scalar("<I")
         if version not in (2, 3):
