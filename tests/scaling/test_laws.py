@@ -195,7 +195,7 @@ def test_laws_answer_side_by_side() -> None:
     assert [refusal.partition(":")[0] for refusal in refusals] == ["besiroglu", "muennighoff"]
     (limited,), _ = ask(list(LAWS.values()), flop=1e22, unique=25e9)
     assert limited.law == "muennighoff"
-    (served,), _ = ask([SARDANA], loss=2.0453277827, tokens_served=2e12)
+    (served,), _ = ask([SARDANA], loss=2.0453277827, served=2e12)
     assert served.params == pytest.approx(7e9, rel=0.01)
     with pytest.raises(UserError, match=r"stays above 1\.817"):
         ask([BESIROGLU], loss=1.5)

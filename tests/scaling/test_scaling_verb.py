@@ -122,7 +122,7 @@ def test_laws_are_listed_asked_and_drawn(cli: Cli, tmp_path: Path) -> None:
         (("laws", "besiroglu", "--loss", "1.5"), "stays above 1.817"),
         (("laws", "--flop", "0"), "--flop: '0' must be a number above 0"),
         (("laws", "--params", "-7B"), "--params"),
-        (("laws", "--served", "3"), "no law answers what follows from tokens_served"),
+        (("laws", "--served", "3"), "no law answers what follows from served"),
         (("fit", "TABLE", "--size-column", "sizes"), "unknown column 'sizes'"),
         (("fit", "TABLE", "--drop-highest", "20"), "20 of 20 runs cannot be left out"),
         (("fit", "TABLE", "--drop-highest", "15"), "cannot be fitted to 5 runs"),

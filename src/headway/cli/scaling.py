@@ -142,11 +142,9 @@ def laws(  # long: its options
     from headway.scaling.units import quantity
 
     asked = {"flop": flop, "params": params, "tokens": tokens, "loss": loss}
-    asked |= {"unique": unique, "tokens_served": served}
+    asked |= {"unique": unique, "served": served}
     given = {
-        name: quantity(text, where=f"--{name.removeprefix('tokens_')}")
-        for name, text in asked.items()
-        if text is not None
+        name: quantity(text, where=f"--{name}") for name, text in asked.items() if text is not None
     }
     chosen = [find_law(name) for name in names or LAWS]
     if given:

@@ -25,7 +25,7 @@ _METHODS = {
     frozenset({"params", "tokens"}): "trained",
     frozenset({"params", "tokens", "unique"}): "trained",
     frozenset({"loss"}): "cheapest",
-    frozenset({"loss", "tokens_served"}): "served",
+    frozenset({"loss", "served"}): "served",
     frozenset({"loss", "params"}): "tokens_for",
     frozenset({"loss", "tokens"}): "params_for",
     frozenset({"tokens"}): "",
@@ -52,7 +52,7 @@ def ask(laws: Sequence[Law], **given: float) -> tuple[list[Answer], list[str]]:
     """The answers of the laws that have one, and why others refuse, to one of these questions.
 
     `flop` (and `unique` tokens): the best size and tokens. `params`: the tokens that suit it.
-    `params` and `tokens`: the loss. `loss`: the cheapest size and tokens (with `tokens_served`
+    `params` and `tokens`: the loss. `loss`: the cheapest size and tokens (with `served`
     later). `loss` and `params` or `tokens`: the other of these. Raises UserError for another
     question, and where each law refuses this one.
     """

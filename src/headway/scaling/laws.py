@@ -238,7 +238,7 @@ class ParametricLaw(Law):
         tokens = power(self.B * (1 + self.beta / self.alpha) / left, 1 / self.beta)
         return self.choice(params, tokens, loss)
 
-    def served(self, loss: float, tokens_served: float, *, price: float = 1.0) -> Choice:
+    def served(self, loss: float, served: float, *, price: float = 1.0) -> Choice:
         """The least training and serving compute for a loss: 6·N·D + price·2·N·(tokens served).
 
         Sardana 2023, section 2: a smaller model is trained for longer, since each token that it
@@ -246,10 +246,10 @@ class ParametricLaw(Law):
         training (section 3 there): serving uses a machine less well.
         """
         start = self.cheapest(loss)
-        if tokens_served == 0:
+        if served == 0:
             return start
-        positive(tokens_served=tokens_served, price=price)
-        later = SERVING * price * tokens_served
+        positive(served=served, price=price)
+        later = SERVING * price * served
 
         def slope(log_params: float) -> float:  # of the cost along ln N, divided by N
             size = self.A * math.exp(-self.alpha * log_params)
