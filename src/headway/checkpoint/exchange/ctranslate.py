@@ -44,7 +44,7 @@ def fill_ctranslate2(
     a source must end with "eos". Raises UserError for what CTranslate2 does not compute. Use it in
     `atomic_folder`.
     """
-    specs: Any = optional("ctranslate2.specs", extra="export", where=str(folder))
+    specs: Any = optional("ctranslate2.specs", extra="export", where="format")
     if odd := not_computed(settings):
         told = ", ".join(f"{key} = {getattr(settings, key)!r}" for key in odd)
         raise UserError(f"CTranslate2 does not compute {told}", where="model")

@@ -58,7 +58,7 @@ def write_gguf(
     no Llama, for a scaling of positions that no reader could tell, and for rows or numbers that
     `storage` cannot hold.
     """
-    gguf = optional("gguf", extra="gguf", where=str(path))
+    gguf = optional("gguf", extra="gguf", where="format")
     _check(settings, storage)
     rows = llama_rows(settings)
     if settings.tie == "none":

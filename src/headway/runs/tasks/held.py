@@ -71,4 +71,5 @@ class HeldTask(Task[O], Generic[O, P]):
             part, _ = self.held(name)
             if part is not None:
                 return name, self.judged(opened, part)
-        raise UserError("the recipe has no part to judge on", where="data.test")
+        todo = "train with data.valid, data.test or data.held_out"
+        raise UserError("the recipe has no part to judge on", where="data.test", todo=todo)
