@@ -109,7 +109,7 @@ def test_json_rows(table: Read) -> None:
     assert found.pairs[11] == ("m12", "w12")
     assert found.lines == {
         "invalid JSON": [11],
-        "a missing key": [21],
+        "a missing key 'translation.en'": [21],
         "a value that is no text": [31, 41, 51],
     }
     assert table("y.jsonl", '{"a.b": "x", "c": "y"}', source="a.b", target="c").pairs
@@ -153,6 +153,14 @@ def test_the_suffix_is_that_of_the_variable_s_file(
     monkeypatch.delenv("MY_PAIRS")
     with pytest.raises(UserError, match="the environment variable 'MY_PAIRS'"):
         table("x.tsv", "a\tA\n", file="${MY_PAIRS}")
+
+
+def test_a_table_of_one_column_may_have_another_separator(table: Read) -> None:
+    told = (
+        "there is no column 'fr', and only one: 'fr;en'; check the name, and data.train.separator"
+    )
+    with pytest.raises(UserError, match=told):
+        table("x.csv", "fr;en\nun;one\n", source="fr", target="en")
 
 
 def test_a_file_that_is_one_line_is_not_printed(table: Read) -> None:

@@ -56,7 +56,7 @@ def test_a_mark_at_the_start_of_a_file_is_no_part_of_it(open_file: Open) -> None
         (b"\n\x10\n\x05<unk>\x15\x00\x00\x00\x00\xff", "a SentencePiece model"),
         (b"\xff\xfe\x00", "not a tokenizer.json, and not text"),
         (b"le\nchat\nle\n", "outside.json:3: 'le' stands there for the second time"),
-        (b"le\n\nchat\n", "outside.json:2: not one word"),
+        (b"le\n\nchat\n", "outside.json:2: not one word; name a tokenizer.json"),
         (b"le\nle chat\ndort\n", "outside.json:2: not one word"),
     ],
 )

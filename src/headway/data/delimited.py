@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headway.base.errors import UserError, unknown
+from headway.base.errors import UserError, unknown, visible
 from headway.data.rows import FIELDS, NOT_UTF8, QUOTES, Bad, Row, Wanted, undecodable
 
 MOST_LINES = 100  # in one quoted field; a quote that stays open longer is a broken one
@@ -74,9 +74,13 @@ class Columns:
         for side, column in self.wanted.columns.items():
             if isinstance(column, str):
                 if column not in cells:
-                    raise unknown(
-                        "column", column, cells, where=f"{self.where}, {self.wanted.key}.{side}"
-                    )
+                    where = f"{self.where}, {self.wanted.key}.{side}"
+                    if len(cells) == 1:
+                        only = visible(cells[0][:99])
+                        what = f"there is no column '{column}', and only one: '{only}'"
+                        todo = f"check the name, and {self.wanted.key}.separator"
+                        raise UserError(what, where=where, todo=todo)
+                    raise unknown("column", column, cells, where=where)
                 found.append(cells.index(column))
             elif column >= len(cells):
                 raise UserError(

@@ -110,7 +110,7 @@ def pick(number: int, value: Any, wanted: Wanted) -> Row | Bad:
         try:
             found = dig(value, column)
         except (KeyError, IndexError, TypeError):
-            return Bad(number, NO_KEY, str(value))
+            return Bad(number, f"{NO_KEY} {column!r}", str(value))
         if name in wanted.numbers and isinstance(found, int | float):
             found = str(int(found)) if isinstance(found, bool) else repr(found)
         if name in wanted.lists and isinstance(found, list):

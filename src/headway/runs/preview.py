@@ -92,7 +92,8 @@ def preview_pairs(recipe: TranslationRecipe, part: PartName, *, n: int) -> Previ
     stream = train if part == "train" else open_part(recipe.data, part)
     assert train is not None, "the settings require a training part"
     if stream is None:
-        raise UserError(f"the recipe has no part '{part}'", where=f"data.{part}")
+        todo = f"set data.{part} or data.held_out"
+        raise UserError(f"the recipe has no part '{part}'", where=f"data.{part}", todo=todo)
     made = Tokenizers.train(recipe.tokenizer, train)
     training = part == "train"
     # valid and test stay whole; what the model cannot read of them is cut when they are translated

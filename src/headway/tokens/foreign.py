@@ -42,9 +42,8 @@ def word_list(data: bytes, where: str) -> File:
         if word in known or not word or word.split() != [word]:
             again = f"'{word}' stands there for the second time"
             fault = again if word in known else "not one word"
-            raise UserError(
-                fault, where=f"{where}:{number}", todo="a list of words has one word a line, once"
-            )
+            todo = "name a tokenizer.json, or a list of words: one a line, each once"
+            raise UserError(fault, where=f"{where}:{number}", todo=todo)
         known[word] = number - 1
     return _words_between_blanks(known)
 

@@ -108,7 +108,7 @@ def _byte_level(file: File, tokenizer: TextTokenizer) -> dict[str, Any]:
     raise UserError(
         "the rule by which this tokeniser cuts text into words has no name in GGUF files",
         where=tokenizer.where,
-        todo=f"those with a name: {known} (a model that was trained with one of them can go there)",
+        todo=f"those with a name: {known} (train with tokenizer.rule = 'gpt2' to go there)",
     )
 
 
