@@ -53,8 +53,8 @@ def stream_lines(path: str | Path, *, errors: Errors | None = None) -> Iterator[
         raise UserError("there is no such file", where=str(path), todo="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         told = getattr(error, "strerror", None)  # gzip's own errors have none
-        todo = None if told else "copy it again, or take .gz off the name of plain text"
-        raise UserError(f"cannot be read: {told or error}", where=str(path), todo=todo) from None
+        fix = None if told else "copy it again, or take .gz off the name of plain text"
+        raise UserError(f"cannot be read: {told or error}", where=str(path), todo=fix) from None
     if not number:
         todo = "give a file with text"
         if not path.is_file():
