@@ -119,8 +119,22 @@ def test_too_little_is_refused() -> None:
         fit_isoflop(points(budgets(LAW, sizes=4)))
     with pytest.raises(UserError, match="fewer than two sizes"):
         fit_envelope(points([(1e8, 1e9), (1e8, 2e9), (2e8, 1e9), (2e8, 2e9)]))
+    two = [(size, flop / (6 * size)) for flop in (1e20, 1e21) for size in (1e8, 2e8) * 3]
+    with pytest.raises(UserError, match="0 budgets have a valley"):
+        fit_isoflop(points(two, noise=1e-2))  # six runs each, but no parabola is theirs alone
     with pytest.raises(UserError, match="3 different numbers of training tokens"):
         fit_power(points([(1e8, 1e9), (1e8, 2e9), (1e8, 3e9)]), "tokens", floor=True)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.1])
+def test_losses_that_do_not_fall_are_refused(slope: float) -> None:
+    made = points([(1e8 * 2**n, 1e9 * 2 ** (n % 5)) for n in range(12)])
+    made["loss"][:] = 3.0 + slope * np.arange(12)
+    with pytest.raises(UserError, match="these losses fall neither with size nor with tokens"):
+        fit_parametric(made, resamples=0)
+    for floor in (False, True):
+        with pytest.raises(UserError, match="these losses do not fall with training FLOPs"):
+            fit_power(made, "flop", floor=floor, resamples=0)
 
 
 def test_what_the_runs_do_not_determine_is_told() -> None:

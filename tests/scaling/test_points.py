@@ -57,6 +57,7 @@ def test_columns_can_be_named_and_the_highest_losses_left_out(tmp_path: Path) ->
         ("params,tokens,loss\n1e8,1e9,nan\n", ":2: 'nan' in column 'loss'"),
         ("params,tokens,loss\n1e8,1e9,inf\n", ":2: 'inf' in column 'loss'"),
         ("params,tokens,loss\n1e8,1e9,\n", ":2: '' in column 'loss'"),
+        ("params,tokens,loss\n1e300,1e9,3\n", ":2: '1e300' in column 'params'"),
         ("params,tokens,loss\n1e8,1e9\n", ":2: there is no cell in column 'loss'"),
     ],
 )

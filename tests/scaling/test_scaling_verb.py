@@ -123,6 +123,7 @@ def test_laws_are_listed_asked_and_drawn(cli: Cli, tmp_path: Path) -> None:
         (("laws", "--flop", "0"), "--flop: '0' must be a number above 0"),
         (("laws", "--params", "-7B"), "--params"),
         (("laws", "--served", "3"), "no law answers what follows from served"),
+        (("laws", "chinchilla", "--params", "1B", "--tokens", "1T", "--unique", "1B"), "none of"),
         (("fit", "TABLE", "--size-column", "sizes"), "unknown column 'sizes'"),
         (("fit", "TABLE", "--drop-highest", "20"), "20 of 20 runs cannot be left out"),
         (("fit", "TABLE", "--drop-highest", "15"), "cannot be fitted to 5 runs"),

@@ -15,6 +15,7 @@ from headway.scaling.published import (
     CHINCHILLA_EXACT,
     CHINCHILLA_TABLE,
 )
+from headway.scaling.repeated import RepeatedLaw
 from headway.scaling.units import short
 
 # The method that answers where just these are given; a law without it has no answer.
@@ -87,7 +88,7 @@ def _answer(law: Law, given: dict[str, float]) -> Answer | None:
         beyond, outside = law.measured.beyond(**at), law.measured.outside(**at)
         return Answer(law.name, **(known | at), loss=loss, beyond=beyond, outside=outside)
     method: Callable[..., Choice] | None = getattr(law, _METHODS[frozenset(given)] or "-", None)
-    if method is None:
+    if method is None or ("unique" in given and not isinstance(law, RepeatedLaw)):
         return None
     choice = method(**given)
     flop = training_flop(choice.params, choice.tokens)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from headway.base.errors import UserError
 from headway.scaling.huber import between
 from headway.scaling.laws import TRAINING, Allocation, Choice, Range
-from headway.scaling.points import Floats, Points
+from headway.scaling.points import Floats, Points, different
 
 _WIDE = math.log(1.15)  # from the least to the greatest FLOPs of what counts as one budget
 _FEWEST = 5  # runs of a budget: two more than a parabola has constants
+_SIZES = 4  # of a budget: one more than that
 _GRID = 1500  # places along the envelope, as in the paper
 
 
@@ -101,13 +102,15 @@ def _valley(points: Points, resamples: int, rng: np.random.Generator) -> _Valley
     """The valley of a budget, or why it has none."""
     flop = float(np.log(points["flop"]).mean())
     logs = np.log(points["params"])
+    said = f"the {len(points)} runs at {math.exp(flop):.2e} FLOPs are left out"
+    if different(points["params"]) < _SIZES:
+        return f"{said}: they are of fewer than {_SIZES} sizes"
     middle = float(logs.mean())
     matrix = np.vander(logs - middle, 3)
     coefficients = np.linalg.lstsq(matrix, points["loss"], rcond=None)[0]
     bend, slope, level = coefficients.tolist()
     lowest = middle - slope / (2 * bend)
     if bend <= 0 or not logs.min() < lowest < logs.max():
-        said = f"the {len(points)} runs at {math.exp(flop):.2e} FLOPs are left out"
         return f"{said}: their least loss is not between their sizes"
     fitted = matrix @ coefficients
     spare = (points["loss"] - fitted) * math.sqrt(len(logs) / (len(logs) - 3))

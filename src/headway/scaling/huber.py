@@ -19,6 +19,7 @@ from headway.scaling.points import Floats
 
 DELTA = 1e-3
 STEEPEST = 5.0  # of an exponent
+FLATTEST = 1e-2  # of an exponent with which anything falls: a factor of 1.05 in 100
 INSIDE = 95.0  # percent that an interval holds
 _POLISHED = 12  # starts
 

@@ -207,7 +207,7 @@ class ParametricLaw(Law):
         """The least loss for a compute: where both terms gain the same (Hoffmann, eq. 4)."""
         positive(FLOPs=flop)
         ratio = self.alpha * self.A / (self.beta * self.B)
-        balance = ratio ** (1 / (self.alpha + self.beta))
+        balance = power(ratio, 1 / (self.alpha + self.beta))
         params = balance * (flop / TRAINING) ** self.size_exponent
         return self.trained(params, flop / (TRAINING * params))
 

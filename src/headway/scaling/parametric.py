@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from headway.base.errors import UserError
-from headway.scaling.huber import STEEPEST, LogSumFit, between
+from headway.scaling.huber import FLATTEST, STEEPEST, LogSumFit, between
 from headway.scaling.laws import ParametricLaw, Range
-from headway.scaling.points import Floats, Points
+from headway.scaling.points import Floats, Points, different
 from headway.scaling.repeated import effective
 
 LETTERS = ("E", "A", "B", "alpha", "beta")
@@ -98,7 +98,8 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
     """Fit the law. `seed` draws the runs of `resamples` further fits; the law depends on neither.
 
     Where `points` say how many tokens were different, D is what the tokens are worth in different
-    ones. Raises UserError for too few runs, or too few different sizes or tokens.
+    ones. Raises UserError for too few runs, or too few different sizes or tokens, and
+    losses that fall with neither.
     """
     params, tokens, loss = points["params"], worth(points), points["loss"]
     _check(points, tokens)
@@ -120,6 +121,8 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
 
     draws = [constants(x) for x in sums.drawn(best, resamples, seed)]
     E, A, B, alpha, beta = constants(best)
+    if max(alpha, beta) < FLATTEST:
+        raise UserError("these losses fall neither with size nor with tokens", where=points.origin)
     law = ParametricLaw(
         name="fitted",
         source=f"fitted to {len(points)} runs of {points.origin}",
@@ -171,10 +174,9 @@ def _check(points: Points, tokens: Floats) -> None:
             todo=f"at least {_FEWEST} are needed, and twenty are better",
         )
     for name, values in (("sizes", points["params"]), ("numbers of tokens", tokens)):
-        different = len(np.unique(np.round(np.log(values), 2)))
-        if different < _DIFFERENT:
+        if (found := different(values)) < _DIFFERENT:
             raise UserError(
-                f"there are only {different} different {name} (within 1 %)",
+                f"there are only {found} different {name} (within 1 %)",
                 where=points.origin,
                 todo=f"at least {_DIFFERENT} are needed to see how the loss depends on them",
             )
@@ -186,6 +188,6 @@ def _notices(law: ParametricLaw, least: float) -> list[str]:
     if 0.01 * least > law.E:
         said.append("these losses show no floor: E is practically 0")
     for name, exponent in (("alpha", law.alpha), ("beta", law.beta)):
-        if not 0.01 < exponent < 0.99 * STEEPEST:
+        if not FLATTEST < exponent < 0.99 * STEEPEST:
             said.append(f"{name} = {exponent:.3g} is at its bound: these runs do not determine it")
     return said

@@ -17,6 +17,7 @@ from headway.base.records import Records
 from headway.scaling.laws import TRAINING
 
 Floats = NDArray[np.float64]
+_GREATEST = 1e40  # of what a run has; the constants of laws of more are beyond a float
 QUANTITIES = {
     "params": "parameters",
     "tokens": "training tokens",
@@ -73,6 +74,11 @@ class Points:
             raise UserError(f"{n} of {len(self)} runs cannot be left out", where=self.origin)
         order = np.argsort(self["loss"], kind="stable")
         return self.pick(np.sort(order[: len(self) - n]))
+
+
+def different(values: Floats) -> int:
+    """How many numbers differ by more than about 1 %."""
+    return len(np.unique(np.round(np.log(values), 2)))
 
 
 def _completed(known: dict[str, Floats]) -> dict[str, Floats]:
@@ -152,9 +158,9 @@ def _number(row: Sequence[str], place: int, header: list[str], where: str) -> fl
         value = float(row[place])
     except ValueError:
         value = float("nan")
-    if not 0 < value < float("inf"):
+    if not 1 / _GREATEST < value < _GREATEST:
         what = f"'{row[place].strip()}' in column '{header[place]}' is not a number above 0"
-        raise UserError(what, where=where)
+        raise UserError(f"{what} that a run can have", where=where)
     return value
 
 

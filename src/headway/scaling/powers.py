@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 
 from headway.base.errors import UserError
-from headway.scaling.huber import LogSumFit, between
-from headway.scaling.laws import PowerLaw, Range
+from headway.scaling.huber import FLATTEST, LogSumFit, between
+from headway.scaling.laws import PowerLaw, Range, power
 from headway.scaling.points import QUANTITIES, Floats, Points
 
 _FEWEST = 4  # runs: one more than there are constants
@@ -61,9 +61,16 @@ def fit_power(
 
     def constants(solution: Floats) -> list[float]:
         level, *bottoms, alpha = solution.tolist()
-        return [math.exp(bottoms[0]) if floor else 0.0, math.exp(mean + level / alpha), alpha]
+        scale = math.exp(mean) * power(math.exp(level), 1 / alpha)
+        return [math.exp(bottoms[0]) if floor else 0.0, scale, alpha]
 
     E, scale, alpha = constants(best)
+    if alpha < FLATTEST or not 0 < scale < math.inf:
+        raise UserError(
+            f"these losses do not fall with {QUANTITIES[x]}",
+            where=points.origin,
+            todo="name another quantity by --x, or leave out runs by --drop-highest",
+        )
     law = PowerLaw(
         name=f"power of {x}",
         source=f"fitted to {len(points)} runs of {points.origin}",
