@@ -9,7 +9,9 @@ import pytest
 from headway.base.errors import UserError
 from headway.scaling.costs import fewest, place
 from headway.scaling.hardware import load_hardware
+from headway.scaling.laws import ParametricLaw
 from headway.scaling.plan import Plan, make_plan
+from headway.scaling.plan_page import size_chart
 from headway.scaling.plan_recipe import batch_and_rate, plan_recipe
 from headway.scaling.published import BESIROGLU
 from headway.scaling.question import Question, machine_of
@@ -85,6 +87,23 @@ def test_money_and_time_say_how_many_machines() -> None:
     assert best.cost.hours.likely == pytest.approx(48)
     settled = plan(params=1e9, tokens=2e10, hours=10).choices[0]
     assert settled.cost.hours.likely <= 10 < settled.cost.hours.likely * 1.1
+
+
+def test_time_alone_is_that_of_one_machine() -> None:
+    for hours in (4.55, 12.87, 18.19, 31.03):  # whose rounding once made it two
+        best = plan(hours=hours).choices[0]
+        assert (best.cost.devices, best.cost.hours.likely) == (1, pytest.approx(hours))
+
+
+def test_choices_that_cannot_be_are_left_out_where_nobody_asked() -> None:
+    assert names(plan(params=320e3)) == ["as asked", "compute-optimal"]
+    found = plan(params=30e6, vocabulary=200_000)  # a quarter of the size cannot be built
+    assert len(found.choices) == 4
+    assert size_chart(found).count("<svg") == 1
+    steep = ParametricLaw(name="own", source="", E=1.0, A=200.0, B=8e5, alpha=0.3, beta=1.5)
+    found = make_plan(Question(loss=3.0), HARDWARE, steep)  # which half the size never reaches
+    assert names(found) == ["compute-optimal", "little text"]
+    assert found.choices[0].loss.likely == pytest.approx(3.0, abs=1e-6)
 
 
 def test_a_size_alone_gets_the_tokens_that_suit_it() -> None:
@@ -180,6 +199,8 @@ def test_batch_and_rate_are_those_of_deepseek() -> None:
         ({"money": 10, "serve_tokens": 1e15}, "takes all that there is"),
         ({"money": 10, "utilisation": 1.5}, "at most 1, not 1.5"),
         ({"money": 10, "devices": 10**9}, "at most 131,072 machines"),
+        ({"params": 7e10, "tokens": 1e13, "hours": 1e-3}, "in 3.6 s this takes .* machines"),
+        ({"params": 330e3, "serve_tokens": 1e15}, "takes all that there is"),
     ],
 )
 def test_nonsense_is_refused_with_a_reason(question: dict[str, Any], said: str) -> None:

@@ -94,6 +94,10 @@ def test_the_table_says_what_money_buys(cli: Cli, tmp_path: Path) -> None:
     ]
     losses = [plan["choices"][0]["loss"]["likely"] for plan in json.loads(out.read_text("utf-8"))]
     assert losses == sorted(losses, reverse=True)
+    poor = cli("plan", "--table", "--machine", "t4").out.decode()
+    assert poor.count("$") == 5
+    assert "left out: --machine: 49.9B parameters do not fit on 131,072 NVIDIA T4" in poor
+    assert "has no price" in cli("plan", "--table", "--machine", "laptop-cpu").error
     assert "--table asks for nothing" in cli("plan", "--table", "--money", "10").error
 
 
@@ -104,6 +108,7 @@ def test_the_table_says_what_money_buys(cli: Cli, tmp_path: Path) -> None:
         (("--money", "-5"), "'-5' is not a number"),
         (("--params", "7Q"), "unknown unit, 'Q'; multiples are k"),
         (("--hours", "3 fortnights"), "unknown unit, 'fortnights'; units are s, min, h"),
+        (("--params", "1,5B"), "'1,5B' is not a number"),
         (("--tokens", "many"), "'many' is not a number; such as 7B"),
         (("--money", "nan"), "'nan' is not a number"),
         (("--money", "1e400"), "must be a number above 0"),

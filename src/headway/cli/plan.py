@@ -220,9 +220,10 @@ def _table(name: str, machines: Hardware, law: ParametricLaw, json: Path | None)
     from headway.base.showing import Table
     from headway.scaling.plan_table import COLUMNS, plan_table, table_row
 
-    plans = plan_table(name, machines, law)
+    plans, refused = plan_table(name, machines, law)
     print(f"What money buys on {plans[0].machine.name}; behind it, half the size\n")
     print(Table(COLUMNS, [table_row(plan) for plan in plans]))
+    print("".join(f"left out: {reason}\n" for reason in refused), end="")
     write_json(json, [plan.to_table() for plan in plans])
 
 

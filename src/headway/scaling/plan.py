@@ -27,9 +27,10 @@ from headway.scaling.published import BESIROGLU, CHINCHILLA, CHINCHILLA_EXACT, S
 from headway.scaling.question import Question, device_hours, refuse_too_dear
 from headway.scaling.shapes import Shape
 from headway.scaling.sizes import Size, pick, repeated
-from headway.scaling.units import short
+from headway.scaling.units import duration, short
 
 SAME_RUNS = (CHINCHILLA, CHINCHILLA_EXACT, BESIROGLU, SARDANA)
+_ROUNDING = 1e-9  # of hours, which is no reason for one machine more
 _PASSES = 4  # that find a size and its speed together
 _MOST_HOURS = 30 * 24.0  # a training that is given machines freely lasts no longer
 
@@ -128,7 +129,15 @@ def _devices(question: Question, sizes: list[Size], machine: Machine, rate: floa
     first = sizes[0]
     hours = first.tokens * flops_a_token(first.shape) / rate / 3600
     if question.hours is not None:
-        return math.ceil(hours / question.hours)
+        devices = max(1, math.ceil(hours / question.hours * (1 - _ROUNDING)))
+        if devices > MOST_DEVICES:
+            raise UserError(
+                f"in {duration(question.hours)} this takes {short(devices)} machines, more than "
+                f"{MOST_DEVICES:,}",
+                where="--hours",
+                todo="give more time, or ask for less",
+            )
+        return devices
     devices = fewest(first.shape, machine) or MOST_DEVICES
     while hours / devices > _MOST_HOURS and devices < MOST_DEVICES:
         devices *= 2

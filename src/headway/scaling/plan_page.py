@@ -10,7 +10,7 @@ from headway.scaling.costs import Range, flops_a_token
 from headway.scaling.pages import write_template
 from headway.scaling.plan import Plan, Planned, assumptions, expected_loss
 from headway.scaling.plan_recipe import plan_recipe
-from headway.scaling.shapes import shape_of
+from headway.scaling.shapes import shapes_of
 from headway.scaling.units import duration, money, short
 from headway.settings.toml import dump_toml
 
@@ -85,9 +85,8 @@ def size_chart(plan: Plan) -> str:
     first = plan.choices[0]
     best = float(first.shape.parameters.all)
     curve = []
-    for step in range(_POINTS):
-        wanted = max(best * _SPAN ** (2 * step / (_POINTS - 1) - 1), _LEAST)
-        shape = shape_of(wanted, like=first.shape)
+    steps = (best * _SPAN ** (2 * step / (_POINTS - 1) - 1) for step in range(_POINTS))
+    for shape in shapes_of((max(params, _LEAST) for params in steps), like=first.shape):
         params, tokens = float(shape.parameters.all), first.flops / flops_a_token(shape)
         curve.append((params, expected_loss(plan.law, params, tokens, tokens).likely))
     series = {"new text, all compute in training": curve}

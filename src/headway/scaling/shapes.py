@@ -8,7 +8,9 @@ of 4,096 on. Below 2 billion parameters the output is the embedding.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headway.base.errors import UserError
@@ -81,6 +83,15 @@ def shape_of(
         )
     settings = _settings(*best, ties, length)
     return Shape(settings, V, count_parameters(settings, V))
+
+
+def shapes_of(sizes: Iterable[float], like: Shape) -> list[Shape]:
+    """The shapes of those sizes that can be built, with the ids and the length of another."""
+    found = []
+    for params in sizes:
+        with contextlib.suppress(UserError):
+            found.append(shape_of(params, like=like))
+    return found
 
 
 def widened(settings: DecoderSettings, width: int, n_layers: int | None = None) -> DecoderSettings:

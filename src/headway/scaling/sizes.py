@@ -11,9 +11,10 @@ from headway.scaling.laws import ParametricLaw, power
 from headway.scaling.published import MUENNIGHOFF
 from headway.scaling.question import Question
 from headway.scaling.repeated import RepeatedLaw
-from headway.scaling.shapes import Shape, shape_of
+from headway.scaling.shapes import Shape, shape_of, shapes_of
 from headway.scaling.units import short
 
+FOR_SERVING = "for serving"
 _SMALLEST = 4e5  # parameters: what a budget has to train and serve at least
 PASSES = 4.0  # over the same text: so many are nearly as good as new text (Muennighoff, 2023)
 
@@ -33,6 +34,7 @@ class Size:
 def pick(question: Question, law: ParametricLaw, flops: float | None) -> list[Size]:
     """The choices for a question; `flops` are those that money and time allow, None for any.
 
+    One for serving or for little text of which nothing was asked is left out where it cannot be.
     Raises UserError where a loss cannot be reached, or not with what there is.
     """
     made = _Maker(question, law)
@@ -45,7 +47,17 @@ def pick(question: Question, law: ParametricLaw, flops: float | None) -> list[Si
     if question.loss is not None:
         compute = made.flops(best)
         best = replace(best, asked=not sizes)  # it has to be paid for
-    return [*sizes, best, made.for_serving(best, compute), made.with_little_text(best, compute)]
+    sizes.append(best)
+    for wanted, make in (
+        (question.serve_tokens, made.for_serving),
+        (question.unique_tokens, made.with_little_text),
+    ):
+        try:
+            sizes.append(make(best, compute))
+        except UserError:  # too small to be built, or for the loss
+            if wanted is not None:
+                raise
+    return sizes
 
 
 class _Maker:
@@ -105,7 +117,7 @@ class _Maker:
         start = self.shape(self.law.optimum(flops).params)
         steps = (2 ** (step / 8) for step in range(-16, 9))
         sizes = (step * start.parameters.all for step in steps)
-        shapes = [shape_of(params, like=start) for params in sizes if params > _SMALLEST]
+        shapes = shapes_of((params for params in sizes if params > _SMALLEST), like=start)
         tokens = {shape: flops / flops_a_token(shape) for shape in (start, *shapes)}
         best = min(tokens, key=lambda shape: self.law.loss(shape.parameters.all, tokens[shape]))
         why = "the least loss for this compute"
@@ -122,7 +134,7 @@ class _Maker:
 
     def for_serving(self, best: Size, flops: float) -> Size:
         """A smaller model trained for longer, since each token it serves later is cheaper."""
-        served, law, name = self.question.serve_tokens, self.law, "for serving"
+        served, law, name = self.question.serve_tokens, self.law, FOR_SERVING
         if served is None:
             half = best.shape.parameters.all / 2
             why = "half the size costs half to serve, for the same training"

@@ -10,7 +10,8 @@ from headway.base.errors import UserError
 _MULTIPLES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "m": 1e6, "G": 1e9, "B": 1e9, "b": 1e9}
 _MULTIPLES |= {"T": 1e12, "t": 1e12}
 _WORDS = {1e12: "T", 1e9: "B", 1e6: "M", 1e3: "k"}
-_NUMBER = re.compile(r"\s*[$€]?\s*(\d[\d,_]*\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(\w*)\s*")
+_WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)"  # a comma parts thousands: 1,5 may be meant as 1.5
+_NUMBER = re.compile(rf"\s*[$€]?\s*({_WHOLE}(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*(\w*)\s*")
 _UNITS = "k (10^3), M (10^6), B or G (10^9), T (10^12)"
 _DURATIONS = {"": 1.0, "h": 1.0, "m": 1 / 60, "min": 1 / 60, "s": 1 / 3600, "d": 24.0, "w": 168.0}
 
