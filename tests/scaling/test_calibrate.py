@@ -79,6 +79,31 @@ def test_runs_of_two_machines_or_dtypes_are_not_mixed(tmp_path: Path) -> None:
         find_runs([tmp_path / "nowhere"])
 
 
+def test_a_machine_is_one_device(tmp_path: Path) -> None:
+    alone = read_timed(run(tmp_path / "a", 1e5))
+    four = read_timed(run(tmp_path / "b", 1e5, ranks=4))
+    assert four.tokens_per_s == pytest.approx(alone.tokens_per_s / 4)
+    for device, name in (("cpu", "A processor, 2 threads"), ("cuda:1", "two"), ("cuda", "one")):
+        places = {"accelerators": ["one", "two"], "device": device}
+        assert read_timed(run(tmp_path / device, 1e5, **places)).machine == name
+
+
+def test_what_was_measured_is_what_is_trained_in(tmp_path: Path) -> None:
+    own = tmp_path / "mine.toml"
+    found = calibrate([read_timed(run(tmp_path / "a", 1e6))])
+    for name in ("h200", "tpu-v5e"):  # of a far higher peak in bfloat16, and in that alone
+        keep(found, name, own)
+        machine = load_hardware(own).find(name)
+        assert machine.dtype == "float32"
+        rate = pytest.approx(found.rate, rel=1e-3)
+        assert load_hardware(own).rate(machine) == (rate, rate, rate)
+        assert load_hardware(own).rate(machine, 0.5)[0] > 0
+    keep(calibrate([replace(found.runs[0], dtype="bfloat16")]), "h200", own)
+    machine = load_hardware(own).find("h200")
+    assert machine.measured is not None
+    assert (machine.dtype, machine.measured.float32) == ("bfloat16", None)
+
+
 def test_plans_expect_what_was_measured(cli: Cli, cache: Path, tmp_path: Path) -> None:
     runs = [run(tmp_path / "runs" / name, params) for name, params in (("a", 1e5), ("b", 3e6))]
     said = cli("plan", "--calibrate", *runs[:1], "--calibrate", runs[1], "--json", tmp_path / "j")

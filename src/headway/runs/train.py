@@ -103,7 +103,8 @@ def _started(
         "parameters": sum(weight.numel() for weight in plain.values()),
         "trained": sum(weight.numel() for weight in trainer.weights),
     }
-    facts = {**environment(), "ranks": ranks.size, "data": dict(material.hashes)}
+    facts = {**environment(), "device": str(device), "ranks": ranks.size}
+    facts["data"] = dict(material.hashes)
     if ranks.leads:
         folder.create(
             task.recipe.to_toml(), config, dict(material.files), facts, dict(material.reports)

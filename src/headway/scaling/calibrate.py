@@ -37,7 +37,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True)
 class Timed:
-    """A finished run: its tokens a second, and the work and the bytes of one of its tokens."""
+    """A finished run: its tokens a second on one of its devices, the work and bytes of a token."""
 
     name: str
     machine: str
@@ -99,15 +99,22 @@ def read_timed(folder: Path) -> Timed:
         "bfloat16" if recipe.train.dtype == "bfloat16" else "float32"
     )
     flops = flops_a_token(shape)
-    cards = environment["accelerators"]
     return Timed(
         str(folder),
-        f"{cards[0]}" if cards else f"{environment['processor']}, {environment['threads']} threads",
+        _machine(environment),
         dtype,
-        statistics.median(each["tokens_per_s"] for each in steady),
+        statistics.median(each["tokens_per_s"] for each in steady) / environment.get("ranks", 1),
         flops,
         flops * moved_a_flop(shape, dtype),
     )
+
+
+def _machine(environment: dict[str, Any]) -> str:
+    """What a rank trained on: a card, or the processor with so many threads."""
+    cards, device = environment["accelerators"], environment.get("device", "cuda")
+    if cards and device.startswith("cuda"):
+        return str(cards[int(device.partition(":")[2] or 0)])
+    return f"{environment['processor']}, {environment['threads']} threads"
 
 
 def calibrate(runs: Sequence[Timed]) -> Calibration:
@@ -144,15 +151,13 @@ def keep(found: Calibration, name: str | None, own: Path | None) -> tuple[Path, 
     """
     name = name or HERE
     known = load_hardware(own if own and own.exists() else None).machine.get(name)
-    measured: dict[str, Any] = {}
-    if known is not None and known.measured is not None:
-        measured = known.measured.model_dump(exclude_none=True)
-    measured |= {found.dtype: _short(found.rate / 1e12)}
-    measured.pop("moves", None)
-    if found.moves is not None:
-        measured["moves"] = _short(found.moves / 1e9)
-    note = f"Speed: measured in {len(found.runs)} runs, {datetime.date.today()}."
-    changes = {"note": note, "measured": measured}
+    rate = {found.dtype: _short(found.rate / 1e12)}
+    moves = {} if found.moves is None else {"moves": _short(found.moves / 1e9)}
+    changes: dict[str, Any] = {
+        "note": f"Speed: measured in {len(found.runs)} runs, {datetime.date.today()}.",
+        "measured": rate | moves,
+        "peak": rate | (known.peak.model_dump(exclude_none=True) if known else {}),
+    }
     return keep_machine(name, changes if known else _described(found) | changes, own), name
 
 
@@ -160,7 +165,6 @@ def _described(found: Calibration) -> dict[str, Any]:
     """What can be said of a machine of which there is nothing but runs."""
     return {
         "name": found.runs[0].machine,
-        "peak": {found.dtype: _short(found.rate / 1e12)},
         "memory": round(memory() / 1e9, 1),
         "source": "its own trainings: the peak is no more than what they reached",
         "date": datetime.date.today(),

@@ -86,8 +86,12 @@ class Machine(Settings):
 
     @property
     def dtype(self) -> Literal["bfloat16", "float32"]:
-        """What Headway trains in here: the faster of the two."""
-        return max(DTYPES, key=lambda dtype: getattr(self.peak, dtype) or 0.0)
+        """What Headway trains in here: the faster of those measured, else of those with a peak."""
+        rates, able = (
+            self.measured or self.peak,
+            [each for each in DTYPES if getattr(self.peak, each)],
+        )
+        return max(able, key=lambda dtype: getattr(rates, dtype) or 0.0)
 
     @property
     def bytes(self) -> float:
