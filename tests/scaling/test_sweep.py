@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from headway.base.errors import UserError
+from headway.checkpoint.run import RunFolder
 from headway.scaling.grid import budgets_of, make_grid, sizes_of
 from headway.scaling.jobs import Job
 from headway.scaling.laws import ParametricLaw
@@ -152,6 +153,22 @@ def test_a_sweep_forecasts_what_it_then_makes(
     assert sorted(log.count("trains") for log in logs) == [1] * 9 + [2]
     assert "finished" in list_runs(sweep)
     assert list_runs(sweep).count("\n") == 13
+
+
+def test_a_sweep_can_be_moved(recipe: LanguageRecipe, tmp_path: Path) -> None:
+    begin_sweep(tmp_path / "here", recipe, BUDGETS, SIZES, None)
+    (tmp_path / "here").rename(tmp_path / "there")
+    sweep = open_sweep(tmp_path / "there")
+    place = (tmp_path / "there" / "tokenizer.json").resolve()
+    assert sweep.recipe.tokenizer.file == str(place)
+    assert f"--set=tokenizer.file={place}" in sweep.job(sweep.runs[0]["name"]).command("cpu")
+
+
+@pytest.mark.usefixtures("trainer")
+def test_two_processes_do_not_make_one_sweep(recipe: LanguageRecipe, tmp_path: Path) -> None:
+    sweep = begin_sweep(tmp_path / "law", recipe, BUDGETS, SIZES, None)
+    with RunFolder(sweep.folder).lock(), pytest.raises(UserError, match="another process"):
+        run_sweep(sweep, processes=1, devices=["cpu"])
 
 
 KILLED = """

@@ -23,11 +23,15 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 @dataclass(frozen=True)
 class Job:
-    """A recipe's file, the folder that its run is or will be, and a file for what it says."""
+    """A recipe's file, the folder that its run is or will be, and a file for what it says.
+
+    `settings` (KEY=VALUE) replace what the recipe says.
+    """
 
     recipe: Path
     run: Path
     log: Path
+    settings: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -43,7 +47,9 @@ class Job:
         """What trains it, from its newest checkpoint if there is one."""
         words = [sys.executable, "-m", "headway", "train", "--out", str(self.run)]
         words += ["--device", device]
-        return [*words, "--resume"] if self.begun else [*words, str(self.recipe)]
+        if self.begun:
+            return [*words, "--resume"]
+        return [*words, str(self.recipe), *(f"--set={each}" for each in self.settings)]
 
 
 def work(

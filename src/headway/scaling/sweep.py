@@ -55,7 +55,7 @@ class Sweep:
     @property
     def recipe(self) -> LanguageRecipe:
         """What the runs are variants of, with the tokeniser's file."""
-        found = load_recipe(self.table["recipe"], where=str(self.folder / SWEEP))
+        found = load_recipe(self.table["recipe"], self._here(), where=str(self.folder / SWEEP))
         assert isinstance(found, LanguageRecipe)
         return found
 
@@ -65,7 +65,13 @@ class Sweep:
             self.folder / "recipes" / f"{name}.toml",
             self.folder / "runs" / name,
             self.folder / "logs" / f"{name}.log",
+            tuple(f"{key}={value}" for key, value in self._here().items()),
         )
+
+    def _here(self) -> dict[str, Any]:
+        """Where its own tokeniser is, should the folder have been moved."""
+        place = (self.folder / TOKENIZER).resolve()
+        return {"tokenizer.file": str(place)} if place.exists() else {}
 
     def state(self, name: str) -> str:
         """ "finished", "begun" or "to do"."""

@@ -18,8 +18,16 @@ from headway.scaling.units import short
 def run_sweep(sweep: Sweep, *, processes: int, devices: Sequence[str]) -> None:
     """Train what is left of the grid, so many at a time; then the held-out run, forecast before.
 
-    Each run is told as it ends, and the report written. Raises UserError if runs failed.
+    Each run is told as it ends, and the report written. Raises UserError if runs failed, or if
+    another process is at it.
     """
+    from headway.checkpoint.run import RunFolder
+
+    with RunFolder(sweep.folder).lock():
+        _run_sweep(sweep, processes, devices)
+
+
+def _run_sweep(sweep: Sweep, processes: int, devices: Sequence[str]) -> None:
     print(RUN_HEAD, flush=True)
     for run in sweep.finished():
         print(run_line(end_of(sweep, run)), flush=True)
