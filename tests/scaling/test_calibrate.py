@@ -85,7 +85,11 @@ def test_a_machine_is_one_device(tmp_path: Path) -> None:
     assert four.tokens_per_s == pytest.approx(alone.tokens_per_s / 4)
     for device, name in (("cpu", "A processor, 2 threads"), ("cuda:1", "two"), ("cuda", "one")):
         places = {"accelerators": ["one", "two"], "device": device}
-        assert read_timed(run(tmp_path / device, 1e5, **places)).machine == name
+        timed = read_timed(run(tmp_path / device, 1e5, **places))
+        assert (timed.machine, timed.on_card) == (name, device != "cpu")
+    with pytest.raises(UserError, match="how much memory one has is not known"):
+        keep(calibrate([timed]), None, None)
+    assert keep(calibrate([timed]), "h200", None)[1] == "h200"
 
 
 def test_what_was_measured_is_what_is_trained_in(tmp_path: Path) -> None:

@@ -228,6 +228,8 @@ def test_what_cannot_be_swept_is_refused(cli: Cli, recipe: LanguageRecipe, tmp_p
     begin_sweep(folder, recipe, BUDGETS, SIZES, None)
     with pytest.raises(UserError, match="there is another sweep; go on with it by --out alone"):
         begin_sweep(folder, recipe, BUDGETS, SIZES, 4.0)
+    with pytest.raises(UserError, match="held out must be a number above 0, not nan"):
+        begin_sweep(tmp_path / "a", recipe, BUDGETS, SIZES, float("nan"))
     without = recipe.model_copy(update={"data": recipe.data.model_copy(update={"held_out": 0.0})})
     with pytest.raises(UserError, match=r"data.held_out"):
         begin_sweep(tmp_path / "a", without, BUDGETS, SIZES, None)
@@ -241,6 +243,7 @@ def test_what_cannot_be_swept_is_refused(cli: Cli, recipe: LanguageRecipe, tmp_p
     for words, said in (
         (("--out", tmp_path / "b"), "not a sweep: there is no sweep.json"),
         (("--budgets", "1e9"), "no recipe is named"),
+        (("--out", folder, "--sizes", "1x"), "no recipe is named"),
         (("lm/stdlib",), "no compute is named"),
         (("bert/pretrain-small", "--budgets", "1e9"), "not the recipe of a causal"),
         (("--out", folder, "--job", 10), "there are 9 runs"),

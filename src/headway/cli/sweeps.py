@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headway.scaling.sweep import Sweep
     from headway.settings.kinds import LanguageRecipe
 
+_SIZES = "0.35x,0.6x,1x,1.7x,2.8x"
 _Folder = Annotated[Path, typer.Option("--out", metavar="DIR", help="The sweep's folder.")]
 
 
@@ -35,7 +36,7 @@ def sweep(  # long: its options
             metavar="N,…",
             help="Parameters, 0.1M, or times those with 20 tokens each at the budget, 0.5x.",
         ),
-    ] = "0.35x,0.6x,1x,1.7x,2.8x",
+    ] = _SIZES,
     held_out: Annotated[
         float | None,
         typer.Option(
@@ -97,7 +98,7 @@ def _sweep(
     from headway.scaling.sweep import begin_sweep, open_sweep
 
     if recipe is None:
-        if budgets is not None or held_out is not None or settings:
+        if budgets is not None or held_out is not None or settings or sizes != _SIZES:
             raise UserError("no recipe is named", todo="name one, or go on with --out alone")
         return open_sweep(out)
     if budgets is None:

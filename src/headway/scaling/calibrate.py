@@ -41,6 +41,7 @@ class Timed:
 
     name: str
     machine: str
+    on_card: bool
     dtype: Literal["bfloat16", "float32"]
     tokens_per_s: float
     flops: float
@@ -101,7 +102,7 @@ def read_timed(folder: Path) -> Timed:
     flops = flops_a_token(shape)
     return Timed(
         str(folder),
-        _machine(environment),
+        *_machine(environment),
         dtype,
         statistics.median(each["tokens_per_s"] for each in steady) / environment.get("ranks", 1),
         flops,
@@ -109,12 +110,12 @@ def read_timed(folder: Path) -> Timed:
     )
 
 
-def _machine(environment: dict[str, Any]) -> str:
-    """What a rank trained on: a card, or the processor with so many threads."""
+def _machine(environment: dict[str, Any]) -> tuple[str, bool]:
+    """What a rank trained on, and whether that is a card, not the processor with some threads."""
     cards, device = environment["accelerators"], environment.get("device", "cuda")
     if cards and device.startswith("cuda"):
-        return str(cards[int(device.partition(":")[2] or 0)])
-    return f"{environment['processor']}, {environment['threads']} threads"
+        return str(cards[int(device.partition(":")[2] or 0)]), True
+    return f"{environment['processor']}, {environment['threads']} threads", False
 
 
 def calibrate(runs: Sequence[Timed]) -> Calibration:
@@ -147,7 +148,8 @@ def _sums(
 def keep(found: Calibration, name: str | None, own: Path | None) -> tuple[Path, str]:
     """Write what was measured to a machine's entry, in `own` or the user's cache; which it is.
 
-    A machine that is not in the table (without a name: `here`) gets what the runs say.
+    A machine that is not in the table (without a name: `here`) gets what the runs say; of a card
+    that is too little, and a UserError.
     """
     name = name or HERE
     known = load_hardware(own if own and own.exists() else None).machine.get(name)
@@ -163,6 +165,12 @@ def keep(found: Calibration, name: str | None, own: Path | None) -> tuple[Path, 
 
 def _described(found: Calibration) -> dict[str, Any]:
     """What can be said of a machine of which there is nothing but runs."""
+    if found.runs[0].on_card:
+        raise UserError(
+            f"how much memory {found.runs[0].machine} has is not known",
+            where="--machine",
+            todo="name one of the table, or let headway bench machine add it first",
+        )
     return {
         "name": found.runs[0].machine,
         "memory": round(memory() / 1e9, 1),

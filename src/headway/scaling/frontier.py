@@ -15,7 +15,7 @@ from headway.scaling.points import Floats, Points, different
 
 _WIDE = math.log(1.15)  # from the least to the greatest FLOPs of what counts as one budget
 _FEWEST = 5  # runs of a budget: two more than a parabola has constants
-_SIZES = 4  # of a budget: one more than that
+_SIZES = 3  # of a budget: fewer do not say how it bends
 _GRID = 1500  # places along the envelope, as in the paper
 
 

@@ -103,7 +103,8 @@ class Law:
         return {letter: getattr(self, letter) for letter in self.letters}
 
     def choice(self, params: float, tokens: float, loss: float | None = None) -> Choice:
-        """A choice with what this law has to say of it."""
+        """A choice with what this law has to say of it. Raises UserError for one of no size."""
+        positive(parameters=params, tokens=tokens)
         return Choice(params, tokens, loss, self.measured.outside(params=params, tokens=tokens))
 
 
@@ -126,7 +127,9 @@ class PowerLaw(Law):
 
     def needed(self, loss: float) -> float:
         """The `x` that gives a loss. Raises UserError for one at or below E."""
-        return self.scale / power(above_floor(loss, self.E, self.name), 1 / self.alpha)
+        x = self.scale * power(above_floor(loss, self.E, self.name), -1 / self.alpha)
+        positive(**{self.x: x})
+        return x
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +257,8 @@ class ParametricLaw(Law):
         def slope(log_params: float) -> float:  # of the cost along ln N, divided by N
             size = self.A * math.exp(-self.alpha * log_params)
             left = loss - self.E - size
+            if left <= 0.0:  # by rounding, next to the least size
+                return -math.inf
             tokens = power(self.B / left, 1 / self.beta)
             return TRAINING * tokens * (1 - self.alpha * size / (self.beta * left)) + later
 

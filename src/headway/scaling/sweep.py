@@ -20,6 +20,7 @@ from headway.base.progress import ProgressBar, say
 from headway.base.records import Records
 from headway.scaling.grid import GridRun, make_grid
 from headway.scaling.jobs import Job, work
+from headway.scaling.laws import positive
 from headway.settings.kinds import LanguageRecipe
 from headway.settings.recipe import load_recipe
 from headway.settings.toml import dump_toml
@@ -96,6 +97,8 @@ def begin_sweep(
     same sweep is opened.
     """
     refuse_unfit(recipe)
+    if held_out is not None:
+        positive(held_out=held_out)
     asked: dict[str, Any] = {
         "asked": {
             "recipe": recipe.to_table(),

@@ -19,7 +19,7 @@ from headway.scaling.shapes import resized
 from headway.scaling.sweep import HELD_OUT, Sweep, read_forecast
 from headway.scaling.told import parametric_record
 
-_SMALLER, _LARGER = 1.0, 4.0  # than the least and the greatest fitted: sizes of the held-out run
+_LARGER = 4.0  # times the greatest size fitted: the held-out run's is no larger
 _SIZES = 33
 
 
@@ -76,7 +76,7 @@ def forecast(sweep: Sweep, *, resamples: int = 500) -> tuple[GridRun, dict[str, 
     recipe, ids = sweep.recipe, sweep.table["n_tokens"]
     budget = float(sweep.held_out or 1.0) * max(run["budget"] for run in sweep.runs)
     text = text_tokens(sweep, rows[0]["name"])
-    least, most = points["params"].min() * _SMALLER, points["params"].max() * _LARGER
+    least, most = points["params"].min(), points["params"].max() * _LARGER
     tried = {}
     for params in np.geomspace(least, most, _SIZES).tolist():
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from headway.base.errors import UserError
@@ -13,6 +12,7 @@ _WORDS = {1e12: "T", 1e9: "B", 1e6: "M", 1e3: "k"}
 _WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)"  # a comma parts thousands: 1,5 may be meant as 1.5
 _NUMBER = re.compile(rf"\s*[$€]?\s*({_WHOLE}(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)\s*(\w*)\s*")
 _UNITS = "k (10^3), M (10^6), B or G (10^9), T (10^12)"
+_GREATEST = 1e40  # of any quantity here
 _DURATIONS = {"": 1.0, "h": 1.0, "m": 1 / 60, "min": 1 / 60, "s": 1 / 3600, "d": 24.0, "w": 168.0}
 
 
@@ -36,8 +36,10 @@ def _read(text: str, where: str, units: dict[str, float], known: str) -> float:
     if match[2] not in units:
         raise UserError(f"'{text}' has an unknown unit, '{match[2]}'", where=where, todo=known)
     value = float(re.sub("[,_]", "", match[1])) * units[match[2]]
-    if not (math.isfinite(value) and value > 0.0):
+    if value == 0.0:
         raise UserError(f"'{text}' must be a number above 0", where=where)
+    if not 1 / _GREATEST < value < _GREATEST:
+        raise UserError(f"'{text}' is beyond all that can be planned", where=where)
     return value
 
 
