@@ -257,8 +257,6 @@ class ParametricLaw(Law):
         def slope(log_params: float) -> float:  # of the cost along ln N, divided by N
             size = self.A * math.exp(-self.alpha * log_params)
             left = loss - self.E - size
-            if left <= 0.0:  # by rounding, next to the least size
-                return -math.inf
             tokens = power(self.B / left, 1 / self.beta)
             return TRAINING * tokens * (1 - self.alpha * size / (self.beta * left)) + later
 
