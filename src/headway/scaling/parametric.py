@@ -121,8 +121,7 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
 
     draws = [constants(x) for x in sums.drawn(best, resamples, seed)]
     E, A, B, alpha, beta = constants(best)
-    if max(alpha, beta) < FLATTEST:
-        raise UserError("these losses fall neither with size nor with tokens", where=points.origin)
+    _refuse_flat(alpha, beta, points)
     law = ParametricLaw(
         name="fitted",
         source=f"fitted to {len(points)} runs of {points.origin}",
@@ -180,6 +179,11 @@ def _check(points: Points, tokens: Floats) -> None:
                 where=points.origin,
                 todo=f"at least {_DIFFERENT} are needed to see how the loss depends on them",
             )
+
+
+def _refuse_flat(alpha: float, beta: float, points: Points) -> None:
+    if max(alpha, beta) < FLATTEST:
+        raise UserError("these losses fall neither with size nor with tokens", where=points.origin)
 
 
 def _notices(law: ParametricLaw, least: float) -> list[str]:

@@ -65,12 +65,7 @@ def fit_power(
         return [math.exp(bottoms[0]) if floor else 0.0, scale, alpha]
 
     E, scale, alpha = constants(best)
-    if alpha < FLATTEST or not 0 < scale < math.inf:
-        raise UserError(
-            f"these losses do not fall with {QUANTITIES[x]}",
-            where=points.origin,
-            todo="name another quantity by --x, or leave out runs by --drop-highest",
-        )
+    _refuse_flat(alpha, scale, points, x)
     law = PowerLaw(
         name=f"power of {x}",
         source=f"fitted to {len(points)} runs of {points.origin}",
@@ -83,3 +78,12 @@ def fit_power(
     drawn = [constants(solution) for solution in sums.drawn(best, resamples, seed)]
     intervals = dict(zip(law.letters, between(np.array(drawn)), strict=True)) if drawn else {}
     return PowerFit(law, points, sums.residuals(best), objective, intervals)
+
+
+def _refuse_flat(alpha: float, scale: float, points: Points, x: str) -> None:
+    if alpha < FLATTEST or not 0 < scale < math.inf:
+        raise UserError(
+            f"these losses do not fall with {QUANTITIES[x]}",
+            where=points.origin,
+            todo="name another quantity by --x, or leave out runs by --drop-highest",
+        )
