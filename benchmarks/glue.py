@@ -197,9 +197,9 @@ def main() -> None:
     from headway.base.files import to_json, write_atomic
     from headway.base.runtime import environment
 
-    table = json.loads(given.json.read_text("utf-8")) if given.json.exists() else {"runs": []}
     for seed in given.seeds:
         for who in given.who or ("headway", "trainer"):
+            table = _known(given.json)
             if any((run["who"], run["seed"]) == (who, seed) for run in table["runs"]):
                 continue
             dtype = given.dtype
@@ -217,7 +217,9 @@ def main() -> None:
             run = {"who": who, "seed": seed, "process_s": seconds, **found}
             if given.untimed:
                 run = {name: value for name, value in run.items() if name not in SECONDS}
+            table = _known(given.json)  # another process may have added to it meanwhile
             table["runs"].append(run)
+            table["runs"].sort(key=lambda run: (run["seed"], run["who"]))
             table |= {
                 "task": f"glue/{given.task}",
                 "settings": SETTINGS[given.task],
@@ -227,7 +229,13 @@ def main() -> None:
             }
             write_atomic(given.json, to_json(table))
             print(json.dumps({"who": who, "seed": seed, **found["epochs"][-1]}), flush=True)
-    print(json.dumps(table["summary"], indent=2))
+    print(json.dumps(_known(given.json).get("summary"), indent=2))
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """What is in the file already."""
+    known: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {"runs": []}
+    return known
 
 
 if __name__ == "__main__":
