@@ -190,3 +190,19 @@ def test_mutated_files_are_refused_as_was_measured() -> None:
     assert all(case["files"].keys() <= {"refused", "opened"} for case in cases)
     assert not any(case["bad"] for case in cases)
     assert max(max(case["most_memory_over_size"].values()) for case in cases) < 2
+
+
+def test_what_pretraining_is_worth_is_what_was_measured() -> None:
+    page = (ROOT / "docs" / "how-to" / "pretraining.md").read_text("utf-8")
+    found = json.loads((RESULTS / "pretraining.json").read_text("utf-8"))
+    few = found["tasks"]["sst2-1000"]
+    assert few["pretrained"]["mean"]["accuracy"] > few["scratch"]["mean"]["accuracy"]
+    rows = {"sst2-1000": "1,000 of SST-2", "sst2": "of SST-2", "mrpc": "of MRPC"}
+    for task, labels in rows.items():
+        arms = [found["tasks"][task][arm] for arm in ("scratch", "pretrained")]
+        assert all(len(arm["seeds"]) == 3 for arm in arms)
+        each = [(arm["mean"]["accuracy"], arm["deviation"]["accuracy"]) for arm in arms]
+        cells = " | ".join(f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in each)
+        assert f"{labels} | {cells} |" in page
+    quickest = min(run["minutes"] for run in found["pretraining"].values())  # one shared its core
+    assert f"{quickest} minutes on one core" in page
