@@ -192,7 +192,7 @@ def test_a_run_of_another_format(tmp_path: Path, version: int, todo: str) -> Non
 def test_a_config_that_is_not_ours(tmp_path: Path, text: str) -> None:
     config = create(tmp_path / "run").path / "config.json"
     config.write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match="there is no format in it"):
+    with pytest.raises(UserError, match="this is the file of no run"):
         RunFolder(tmp_path / "run").config()
 
 

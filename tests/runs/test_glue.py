@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,10 @@ def test_a_task_from_its_recipe_to_its_scores(origin: Path, tmp_path: Path, cli:
     assert "no such file" in cli("evaluate", out, "--task", "glue/mrpc").error
     assert "did you mean 'glue/mrpc'" in cli("evaluate", out, "--task", "glue/mrp").error
     assert "asks for numbers" in cli("evaluate", out, "--task", "glue/stsb").error
+    file = moved / "MRPC" / "dev.tsv"
+    file.write_text(re.sub("^1", "same", file.read_text("utf-8"), flags=re.M), encoding="utf-8")
+    error = cli("evaluate", out, "--task", "glue/mrpc", "--glue", moved).error
+    assert "the classifier tells 0, 1, and the labels here are same, …; name the task" in error
 
 
 def test_the_hub_takes_the_place_of_the_files(monkeypatch: pytest.MonkeyPatch) -> None:

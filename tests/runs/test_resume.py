@@ -19,7 +19,7 @@ from headway.checkpoint.run import RunFolder
 from headway.checkpoint.steps import newest_checkpoint
 
 TranslationRecipe = Callable[..., dict[str, Any]]
-CLOCKS = ("seconds", "tokens_per_s")
+CLOCKS = ("seconds", "tokens_per_s", "utilisation")
 STEPS = 30
 
 

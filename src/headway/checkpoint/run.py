@@ -103,7 +103,7 @@ class RunFolder:
         path = self._file(CONFIG)
         config = read_json(path)
         if not isinstance(config, dict) or not isinstance(config.get("format"), int):
-            raise UserError("there is no format in it", where=str(path), todo=_NOT_A_RUN)
+            raise UserError("this is the file of no run", where=str(path), todo=_NOT_A_RUN)
         if config["format"] != FORMAT:
             newer = "update headway" if config["format"] > FORMAT else "use an older headway"
             raise UserError(

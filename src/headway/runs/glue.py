@@ -79,9 +79,13 @@ def _judged(
     classifier: TextClassifier, settings: LabelSettings, part: PartName, task: GlueTask
 ) -> TaskScores | None:
     labels = as_in_files(classifier.labels, task)
-    examples = read_labelled(settings, part, labels)
+    examples = read_labelled(settings, part)
     if examples is None:
         return None
+    strange = sorted(set(examples.column(-1)) - set(labels or examples.column(-1)))
+    if labels and strange:
+        what = f"the classifier tells {', '.join(labels)}, and the labels here are {strange[0]}, …"
+        raise UserError(what, where=examples.origin, todo="name the task that it was trained for")
     seconds = None if settings.train.second is None else examples.column(1)
     outputs = classifier.outputs(classifier.encode(examples.column(0), seconds))
     if labels is None:
