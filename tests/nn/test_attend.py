@@ -122,6 +122,24 @@ def test_one_new_query_sees_all_the_keys(implementation: str) -> None:
     assert found.item() == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize(
+    "visibility",
+    [
+        causal() & window(2, 0),
+        window(2, 5),
+        causal().within(3, 1),
+        causal().within(3) & padding(REAL),
+    ],
+)
+def test_the_last_query_takes_what_its_window_shows(visibility: Visibility) -> None:
+    query, key, value = (part.detach() for part in inputs(4, 2, 1, torch.float32))
+    score = make_score("scaled_dot", K, K)
+    if all(rule.by_distance for rule in visibility.rules):
+        key[:, :, : S - 3] = math.nan  # not even looked at
+    found = attend(query, key, value, score=score, visibility=visibility)
+    torch.testing.assert_close(found.double(), loop(query, key, value, visibility))
+
+
 @pytest.mark.parametrize("visibility", [causal(), window(1, 0) & causal(), window(2, 1)])
 @pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise"])
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "bilinear", "low_rank_bilinear"])

@@ -57,12 +57,14 @@ def test_what_reaches_less_sees_less(kind: Any, T: int) -> None:
         assert found == pytest.approx(2.0 * 64 * sum(seen))
 
 
-def test_a_new_token_meets_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_token_meets_the_keys_that_a_window_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attend, "choose", lambda *parts: "reference")  # its products are counted
     settings = DecoderSettings(**SMALL, reach=[8, 0], order="pre", positions="rotary")
     model, ids = build_decoder(settings, n_tokens=V), torch.zeros(1, 100, dtype=torch.long)
     with torch.inference_mode():
-        state = model.start(ids, torch.tensor([100]))
+        slots = model.slots(1, 101)
+        slots.add(1)
+        _, state = model.read(ids, slots.part(0, 1))
         with FlopCounterMode(display=False) as counter:
             model.step(ids[:, :1], state)
     wanted = generating_flops(settings, V, 100)

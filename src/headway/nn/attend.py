@@ -21,7 +21,7 @@ from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
 from headway.nn.dropout import Drop
 from headway.nn.scores import DotScore, Score
-from headway.nn.visibility import Visibility
+from headway.nn.visibility import Visibility, full
 
 Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
 
@@ -51,6 +51,8 @@ def attend(
     ValueError if the implementation cannot do what is asked.
     """
     if implementation == "auto":
+        if query.shape[2] == 1 and on_weights is None and visibility.window is not None:
+            key, value, visibility = _near(key, value, visibility)
         look = on_weights is not None or not isinstance(score, DotScore)
         implementation = "reference" if look else choose(query, key, visibility)
         if drop is not None and implementation != "banded":
@@ -73,6 +75,17 @@ def attend(
     weights = attention_weights(query, key, score=score, visibility=visibility)
     weights = on_weights(weights) if on_weights else weights
     return weigh(weights * drop.mask(weights) if drop else weights, value)
+
+
+def _near(key: Tensor, value: Tensor, visibility: Visibility) -> tuple[Tensor, Tensor, Visibility]:
+    """Of the keys in a cache those in the window of the last, where it goes by that alone."""
+    S = key.shape[2]
+    last = range(S - 1, S)
+    seen = visibility.span(last, S)
+    if visibility.at is not None or not visibility.sees_all(last, seen):
+        return key, value, visibility
+    near = slice(seen.start, seen.stop)
+    return key[:, :, near], value[:, :, near], full()
 
 
 def choose(

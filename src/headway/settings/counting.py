@@ -148,12 +148,13 @@ def training_flops(
 
 
 def generating_flops(settings: DecoderSettings, n_tokens: int, context: int) -> dict[str, float]:
-    """Operation -> floating-point operations of one new token after `context` in the cache.
-
-    It meets all keys, whatever a window shows of them.
-    """
-    block = _block_flops(settings, stacks(settings)[0], Layers(1, context + 1), 0)
-    found = {name: settings.n_layers * flops for name, flops in block.items()}
+    """Operation -> floating-point operations of one new token after `context` in the cache."""
+    shape, n = stacks(settings)[0], context + 1
+    found: dict[str, float] = {}
+    for width in widths(settings, settings.n_layers):
+        some = Layers(1, min(width, n) if width else n)
+        for name, flops in _block_flops(settings, shape, some, 0).items():
+            found[name] = found.get(name, 0.0) + flops
     return found | _output(settings, n_tokens)
 
 
