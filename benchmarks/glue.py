@@ -12,6 +12,7 @@ reading of the data are not counted in `train_s`, and neither are ours.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import subprocess
@@ -217,17 +218,19 @@ def main() -> None:
             run = {"who": who, "seed": seed, "process_s": seconds, **found}
             if given.untimed:
                 run = {name: value for name, value in run.items() if name not in SECONDS}
-            table = _known(given.json)  # another process may have added to it meanwhile
-            table["runs"].append(run)
-            table["runs"].sort(key=lambda run: (run["seed"], run["who"]))
-            table |= {
-                "task": f"glue/{given.task}",
-                "settings": SETTINGS[given.task],
-                "model": Path(os.path.abspath(given.origin)).name,
-                "machine": environment(),
-                "summary": summary(table["runs"], JUDGED[given.task]),
-            }
-            write_atomic(given.json, to_json(table))
+            with Path(__file__).open(encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be adding to the table
+                table = _known(given.json)
+                table["runs"].append(run)
+                table["runs"].sort(key=lambda run: (run["seed"], run["who"]))
+                table |= {
+                    "task": f"glue/{given.task}",
+                    "settings": SETTINGS[given.task],
+                    "model": Path(os.path.abspath(given.origin)).name,
+                    "machine": environment(),
+                    "summary": summary(table["runs"], JUDGED[given.task]),
+                }
+                write_atomic(given.json, to_json(table))
             print(json.dumps({"who": who, "seed": seed, **found["epochs"][-1]}), flush=True)
     print(json.dumps(_known(given.json).get("summary"), indent=2))
 
