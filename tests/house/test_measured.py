@@ -206,3 +206,18 @@ def test_what_pretraining_is_worth_is_what_was_measured() -> None:
         assert f"{labels} | {cells} |" in page
     quickest = min(run["minutes"] for run in found["pretraining"].values())  # one shared its core
     assert f"{quickest} minutes on one core" in page
+
+
+GLUE_SCORES = {"mrpc": ("MRPC", "F1", "f1")}
+
+
+@pytest.mark.parametrize("task", GLUE_SCORES)
+def test_the_table_of_glue_is_what_was_measured(task: str) -> None:
+    page = (ROOT / "docs" / "how-to" / "fine-tuning.md").read_text("utf-8")
+    found = json.loads((RESULTS / f"glue-{task}.json").read_text("utf-8"))["summary"]
+    name, score, key = GLUE_SCORES[task]
+    sides = [found[who][key] for who in ("headway", "trainer")]
+    assert all(len(side) == 3 for side in sides)
+    cells = " | ".join(", ".join(f"{each:.1f}" for each in side) for side in sides)
+    assert f"| {name} | {score} | {cells} | {found['train_s_ratio']:.2f} |" in page
+    assert found["train_s_ratio"] <= 0.6
