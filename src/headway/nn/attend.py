@@ -4,8 +4,8 @@
 same algorithm in plain torch, which never hold the (T, S) weights; `banded` is for windows, in time
 and memory linear in the length. `auto` picks by what was measured: on a CPU the fused kernel's
 backward pass costs several times the plain products at translation lengths and pays only where the
-weights are large. What an implementation cannot do it refuses, naming one that can; no argument is
-dropped.
+weights are large; of one query behind its keys it meets those in the window alone. What an
+implementation cannot do it refuses, naming one that can; no argument is dropped.
 """
 
 from __future__ import annotations

@@ -87,10 +87,8 @@ class Machine(Settings):
     @property
     def dtype(self) -> Literal["bfloat16", "float32"]:
         """What Headway trains in here: the faster of those measured, else of those with a peak."""
-        rates, able = (
-            self.measured or self.peak,
-            [each for each in DTYPES if getattr(self.peak, each)],
-        )
+        able = [dtype for dtype in DTYPES if getattr(self.peak, dtype)]
+        rates = self.measured or self.peak
         return max(able, key=lambda dtype: getattr(rates, dtype) or 0.0)
 
     @property

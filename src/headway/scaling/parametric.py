@@ -98,8 +98,8 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
     """Fit the law. `seed` draws the runs of `resamples` further fits; the law depends on neither.
 
     Where `points` say how many tokens were different, D is what the tokens are worth in different
-    ones. Raises UserError for too few runs, or too few different sizes or tokens, and
-    losses that fall with neither.
+    ones. Raises UserError for too few runs, for too few different sizes or tokens, and for losses
+    that fall with neither.
     """
     params, tokens, loss = points["params"], worth(points), points["loss"]
     _check(points, tokens)

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
-SIDE = {"cpu": 1024}  # of square matrices that show the rate at a glance
-OTHER_SIDE = 4096  # on an accelerator
+SIDE, SIDE_ON_CARDS = 1024, 4096  # of square matrices that show the rate at a glance
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> int:
@@ -79,4 +78,5 @@ def product_rate(side: int, dtype: torch.dtype, device: torch.device, least_s: f
 @functools.cache
 def matrix_rate(dtype: torch.dtype, device: torch.device, threads: int) -> float:
     """FLOP/s that products reach on this device: a short look, once in a process."""
-    return product_rate(SIDE.get(device.type, OTHER_SIDE), dtype, device, 0.0)
+    side = SIDE if device.type == "cpu" else SIDE_ON_CARDS
+    return product_rate(side, dtype, device, 0.0)
