@@ -108,9 +108,6 @@ def generate(  # long: its options
         option = f"--{next(iter(wanted)).replace('_', '-')}"
         raise UserError(f"{option} is for random draws", where="--greedy", todo="leave one out")
     given = prompt or ["\n".join(stdin_lines())]
-    if not prompt and not given[0]:
-        todo = "write a prompt, or --prompt '' to begin from nothing"
-        raise UserError("nothing came", where="standard input", todo=todo)
     if chat and not all(each.strip() for each in given):
         raise UserError("an empty message asks nothing", where="--chat", todo="write one")
     sampling = Sampling(
