@@ -138,11 +138,15 @@ def test_a_longer_run_equals_a_finished_one_that_goes_on(
     names = [name for name in changed(ours, theirs) if not name.startswith("best ")]
     assert names == []
     assert RunFolder(run).recipe()["train"]["steps"] == STEPS
+    (resumed,) = (r for r in RunFolder(run).metrics.read() if r["kind"] == "resume")
+    assert resumed["changed"] == {"train.steps": [17, STEPS]}
     kinds = [record["kind"] for record in RunFolder(run).metrics.read()]
     assert (kinds.count("resume"), kinds.count("test"), kinds[-1]) == (1, 1, "test")
 
 
-def test_a_finished_run_only_writes_its_end_again(unbroken: Path, tmp_path: Path) -> None:
+def test_a_finished_run_only_writes_its_end_again(
+    unbroken: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(unbroken, run)
     (run / "report.html").unlink()
@@ -150,6 +154,23 @@ def test_a_finished_run_only_writes_its_end_again(unbroken: Path, tmp_path: Path
     headway.train(None, out=run, resume=True)
     assert changed(outcome(run), before) == []
     assert (run / "report.html").exists()
+    assert (
+        f"after step {STEPS} of {STEPS}: there is nothing left to train" in capsys.readouterr().err
+    )
+
+
+def test_what_is_done_differently_from_here_on_is_told_and_kept(
+    settings: dict[str, Any],
+    unbroken: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = cut_back(unbroken, tmp_path / "run", settings, step=25)
+    began = RunFolder(run).recipe()["train"]["learning_rate"]
+    headway.train(None, out=run, resume=True, **{"train.learning_rate": 1e-4})
+    assert f"train.learning_rate: 0.0001 from here on; it was {began}" in capsys.readouterr().err
+    (record,) = (r for r in RunFolder(run).metrics.read() if r["kind"] == "resume")
+    assert record["changed"] == {"train.learning_rate": [began, 1e-4]}
 
 
 def test_a_broken_checkpoint_is_passed_over_and_told_of(

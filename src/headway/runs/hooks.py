@@ -170,8 +170,10 @@ class RunHooks:
             ranks.wait()
 
 
-def rewind_log(folder: RunFolder, step: int, steps: int) -> None:
+def rewind_log(folder: RunFolder, step: int, steps: int, changed: Mapping[str, list[Any]]) -> None:
     """Forget what was logged after the checkpoint, and say that the run was resumed.
+
+    `changed` are the recipe's keys that differ from here on, with their values before and now.
 
     What was the run's end goes too, if that is no longer its end: a partial window, and the mean of
     saves unless it is the best so far. An end that comes again is logged again.
@@ -186,7 +188,8 @@ def rewind_log(folder: RunFolder, step: int, steps: int) -> None:
         )
         or _is_best_mean(record, step, steps)
     ]
-    folder.metrics.keep([*kept, {"kind": "resume", "step": step}])
+    resumed = {"kind": "resume", "step": step, **({"changed": dict(changed)} if changed else {})}
+    folder.metrics.keep([*kept, resumed])
 
 
 def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> None:

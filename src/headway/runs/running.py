@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.weights import fill
 from headway.runs.hooks import RunHooks, RunLog, rewind_log
 from headway.runs.load import opened
 from headway.runs.tasks.base import Material, Task
+from headway.settings.base import differences
 from headway.training.fine_tuning import adapt, plain_weights
 from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.mup import begin_mup
@@ -43,10 +45,17 @@ class Run:
         leads = self.trainer.ranks.leads
         with self.folder.lock() if leads else contextlib.nullcontext():
             if self.resumed and leads:  # before, the log may be that of a training under way
-                recipe = self.task.recipe
-                self.folder.replace_recipe(recipe.to_toml())
-                rewind_log(self.folder, self.trainer.state.step, recipe.train.steps)
+                self._go_on()
             return self._finish()
+
+    def _go_on(self) -> None:
+        """Write down that the run was resumed, and what it is told to do differently from here."""
+        recipe, step = self.task.recipe, self.trainer.state.step
+        changed = differences(self.folder.recipe(), recipe.to_table())
+        for key, (before, now) in changed.items():
+            say(f"{key}: {_told(now)} from here on; it was {_told(before)}")
+        self.folder.replace_recipe(recipe.to_toml())
+        rewind_log(self.folder, step, recipe.train.steps, changed)
 
     def _finish(self) -> Any:
         log = RunLog(self.folder, self.trainer.state.step)
@@ -95,6 +104,10 @@ class Run:
         judged = make_model(self.task)
         fill(judged, weights, where=str(self.folder.path))
         return judged.to(self.device)
+
+
+def _told(value: Any) -> str:
+    return "none" if value is None else str(value)
 
 
 def material_of(task: Task[Any]) -> Material:

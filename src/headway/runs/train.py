@@ -168,7 +168,10 @@ def _resumed(
         say(f"{folder.path}: no checkpoint yet, so training begins at step 0")
     else:
         _restore(trainer, checkpoint)
-        say(f"resumed {folder.path} after step {checkpoint.step} of {task.recipe.train.steps}")
+        steps = task.recipe.train.steps
+        said = f"resumed {folder.path} after step {checkpoint.step} of {steps}"
+        said += ": there is nothing left to train" if checkpoint.step >= steps else ""
+        say(said)
     return Run(folder, task, trainer, device, resumed=True)
 
 

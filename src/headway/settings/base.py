@@ -24,6 +24,19 @@ class Settings(BaseModel):
         return self.model_dump(mode="json", exclude_none=True, by_alias=True)
 
 
+def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, list[Any]]:
+    """Dotted key -> its value in each of two tables, of those that differ; None where it is not."""
+    found: dict[str, list[Any]] = {}
+    for key in dict.fromkeys([*one, *other]):
+        before, now = one.get(key), other.get(key)
+        if isinstance(before, dict) and isinstance(now, dict):
+            inner = differences(before, now)
+            found |= {f"{key}.{below}": values for below, values in inner.items()}
+        elif before != now:
+            found[key] = [before, now]
+    return found
+
+
 def parse(kind: type[S], table: dict[str, Any], *, where: str) -> S:
     """Make settings of a table; raises UserError with the place, the key and the nearest name."""
     _refuse_what_toml_cannot_hold(table, where)
