@@ -105,6 +105,18 @@ def test_bpe_merges_only_what_is_seen_often_enough() -> None:
     assert len(learn("bpe", ["ababab"], min_count=3)) == 261
 
 
+def test_bytes_alone_are_learnt_without_reading_on() -> None:
+    """There is no room for a merge, and to count the words of a large text takes long."""
+
+    def texts() -> Iterator[str]:
+        yield "abab"
+        raise AssertionError("it was read on")
+
+    bytes_alone = train_tokenizer(TokenizerSettings(kind="bpe", size=260), texts())
+    unmerged = learn("bpe", ["abab"], min_count=3)
+    assert bytes_alone.to_json() == unmerged.to_json()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_larger_than_the_data_shrinks_with_a_warning(kind: str) -> None:
     settings = TokenizerSettings(kind=kind, size=4321)

@@ -123,7 +123,10 @@ def _train_words(settings: TokenizerSettings, texts: Iterable[str]) -> Backend:
 
 def _train_bpe(settings: TokenizerSettings, texts: Iterable[str]) -> Backend:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    _check_least(settings, len(SPECIALS) + len(alphabet), "the special tokens and all bytes")
+    least = len(SPECIALS) + len(alphabet)
+    _check_least(settings, least, "the special tokens and all bytes")
+    if settings.size == least:
+        texts = ()  # no room for a merge, so there is nothing to count
     made = backend(settings, models.BPE(_numbered([]), []))
     cut, made.pre_tokenizer = made.pre_tokenizer, bounded(settings)
     trainer = trainers.BpeTrainer(
