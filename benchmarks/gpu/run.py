@@ -28,9 +28,9 @@ from headway.base.runtime import environment, pick_device
 from headway.batches.packed import PackedBatches, Packing
 from headway.batches.pairs import EncodedSide
 from headway.models.build import build_decoder
-from headway.nn.attend import attend
+from headway.nn.attend import Implementation, attend
 from headway.nn.scores import make_score
-from headway.nn.visibility import causal
+from headway.nn.visibility import Visibility, causal, documents
 from headway.runs.language_model import LanguageModel, Sampling
 from headway.scaling.machine import measure
 from headway.settings.counting import forward_flops
@@ -95,14 +95,20 @@ def train(device: torch.device, sizes: dict[str, int], rate: float) -> dict[str,
 
 
 def attention(device: torch.device, sizes: dict[str, int]) -> dict[str, Any]:
-    """Causal attention in bfloat16, 12 heads of 64, forward and backward: milliseconds."""
+    """Causal attention in bfloat16, 12 heads of 64, forward and backward: milliseconds.
+
+    Of one text beside torch's kernels; of sixteen in a row by what `auto` takes and by `flex`.
+    """
     shape = (1, 12, sizes["tokens"], 64)
     parts = [torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(4)]
     query, key, value = (part.requires_grad_() for part in parts[:3])
     score = make_score("scaled_dot", 64, 64, n_heads=12)
+    numbers = torch.arange(sizes["tokens"], device=device)[None] // (sizes["tokens"] // 16)
+    packed = causal() & documents(numbers)
 
-    def ours() -> None:
-        attend(query, key, value, score=score, visibility=causal()).backward(parts[3])
+    def ours(visibility: Visibility, implementation: Implementation) -> Callable[[], None]:
+        how = {"score": score, "visibility": visibility, "implementation": implementation}
+        return lambda: attend(query, key, value, **how).backward(parts[3])
 
     def theirs(kernel: SDPBackend) -> Callable[[], None]:
         def once() -> None:
@@ -111,7 +117,7 @@ def attention(device: torch.device, sizes: dict[str, int]) -> dict[str, Any]:
 
         return once
 
-    found: dict[str, Any] = {"auto": round(timed(ours, device) * 1e3, 3)}
+    found: dict[str, Any] = {"auto": round(timed(ours(causal(), "auto"), device) * 1e3, 3)}
     for kernel in (
         SDPBackend.FLASH_ATTENTION,
         SDPBackend.CUDNN_ATTENTION,
@@ -122,7 +128,13 @@ def attention(device: torch.device, sizes: dict[str, int]) -> dict[str, Any]:
         except RuntimeError as error:
             found[kernel.name] = f"not here: {str(error).splitlines()[0]}"
     times = [each for name, each in found.items() if name != "auto" and isinstance(each, float)]
-    return found | {"auto_to_best": round(found["auto"] / min(times), 3) if times else None}
+    found["auto_to_best"] = round(found["auto"] / min(times), 3) if times else None
+    for name in ("auto", "flex"):
+        try:
+            found[f"{name}, 16 texts"] = round(timed(ours(packed, name), device) * 1e3, 3)
+        except (RuntimeError, ValueError) as error:
+            found[f"{name}, 16 texts"] = f"not here: {str(error).splitlines()[0]}"
+    return found
 
 
 def decode(path: Path, device: torch.device, sizes: dict[str, int]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def test_a_query_that_may_look_at_nothing_gives_zero_and_finite_gradients(
         assert tensor.grad[1].eq(0.0).all()
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise", "flex"])
 def test_one_new_query_sees_all_the_keys(implementation: str) -> None:
     """q = 0 and v = 0..4: the mean is 2; a kernel that aligns causality to the left gives 0."""
     value = torch.arange(5.0).view(1, 1, 5, 1)

@@ -20,10 +20,11 @@ from torch.nn import functional as F
 from headway.nn.banded import banded
 from headway.nn.blockwise import blockwise
 from headway.nn.dropout import Drop
+from headway.nn.flex import flex
 from headway.nn.scores import DotScore, Score
 from headway.nn.visibility import Visibility, full
 
-Implementation = Literal["auto", "reference", "fused", "blockwise", "banded"]
+Implementation = Literal["auto", "reference", "fused", "blockwise", "banded", "flex"]
 
 # Weights a head, T·S, from which torch's fused kernel is faster on a CPU: benchmarks/attention.py,
 # benchmarks/results/attention.json
@@ -155,9 +156,10 @@ def _banded(
     return banded(query, key, value, visibility, drop)
 
 
-_LAST_ONLY = ("blockwise", "banded")
+_LAST_ONLY = ("blockwise", "banded", "flex")
 _WITHOUT_WEIGHTS: dict[str, Callable[..., Tensor]] = {
     "fused": _fused,
     "blockwise": blockwise,
     "banded": _banded,
+    "flex": flex,
 }

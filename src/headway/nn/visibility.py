@@ -8,27 +8,43 @@ chunks alike; or they stand where `Visibility.at` says, in texts of unlike lengt
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+M = TypeVar("M")
+
 
 class Rule(Protocol):
-    """Whether queries at positions (…, T, 1) may look at keys at positions (…, 1, S)."""
+    """Whether queries may look at keys, by their rows of the batch and their positions."""
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Boolean, of a shape that broadcasts to (B, …, T, S)."""
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Boolean, of three shapes that broadcast: one place of each, or all of them."""
 
     by_distance: ClassVar[bool]
     """Whether it goes by how far a key is from the query, and by nothing else."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it tells apart; 1 if it is the same for all."""
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
         """From which key on, and before which, all lie that the queries `first` to `last` see."""
 
     def sees_all(self, queries: range, keys: range) -> bool:
         """True if each of those queries is known to see each of those keys."""
+
+
+class _Alike:
+    """A rule that is the same for all rows."""
+
+    @property
+    def n_rows(self) -> int:
+        """One for all."""
+        return 1
 
 
 class _Anywhere:
@@ -46,13 +62,13 @@ class _Anywhere:
 
 
 @dataclass(frozen=True)
-class Causal:
+class Causal(_Alike):
     """No key after the query."""
 
     by_distance: ClassVar[bool] = True
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (T, S)."""
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """The same for all rows."""
         return key <= query
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
@@ -65,15 +81,15 @@ class Causal:
 
 
 @dataclass(frozen=True)
-class Window:
+class Window(_Alike):
     """Keys from `left` before the query to `right` after it, the query's own included."""
 
     left: int
     right: int
     by_distance: ClassVar[bool] = True
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (T, S)."""
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """The same for all rows."""
         return (key >= query - self.left) & (key <= query + self.right)
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
@@ -86,15 +102,15 @@ class Window:
 
 
 @dataclass(frozen=True)
-class WindowOrFirst(_Anywhere):
+class WindowOrFirst(_Alike, _Anywhere):
     """What a window shows, and the `first` keys of all (Longformer's global tokens)."""
 
     window: Window
     first: int
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (T, S)."""
-        return self.window(query, key) | (key < self.first)
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """The same for all rows."""
+        return self.window(row, query, key) | (key < self.first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +119,14 @@ class Padding(_Anywhere):
 
     real: Tensor
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (B, 1, S)."""
-        return self.real[:, key]
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """The same for all queries of a row."""
+        return self.real[row, key]
+
+    @property
+    def n_rows(self) -> int:
+        """B."""
+        return len(self.real)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +135,14 @@ class Documents(_Anywhere):
 
     numbers: Tensor
 
-    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """(T, 1), (1, S) -> (B, T, S)."""
-        return self.numbers[:, query] == self.numbers[:, key]  # (B, T, 1) with (B, 1, S)
+    def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Each place by its own number."""
+        return self.numbers[row, query] == self.numbers[row, key]
+
+    @property
+    def n_rows(self) -> int:
+        """B."""
+        return len(self.numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +155,14 @@ class Visibility:
 
     rules: tuple[Rule, ...] = ()
     at: Tensor | None = None
-    _made: dict[tuple[int, int, str, bool], tuple[Tensor, Tensor]] = field(
-        default_factory=dict, repr=False
-    )
+    _made: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def kept(self, place: Any, make: Callable[[], M]) -> M:
+        """What is made of this value for a shape, once."""
+        if place not in self._made:
+            self._made[place] = make()
+        made: M = self._made[place]
+        return made
 
     def __and__(self, other: Self) -> Visibility:
         return Visibility(self.rules + other.rules, self.at if other.at is None else other.at)
@@ -191,9 +222,18 @@ class Visibility:
 
         Of a shape that broadcasts to (B, …, T, S).
         """
-        allowed = torch.ones((1, *(1 for _ in query.shape)), dtype=torch.bool, device=key.device)
+        inner = [1 for _ in query.shape]
+        allowed = torch.ones((1, *inner), dtype=torch.bool, device=key.device)
         for rule in self.rules:
-            allowed = allowed & rule(query, key)
+            rows = torch.arange(rule.n_rows, device=key.device).view(-1, *inner)
+            allowed = allowed & rule(rows, query, key)
+        return allowed
+
+    def sees(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Whether one query of a row sees one key: three numbers -> boolean."""
+        allowed = torch.ones_like(key, dtype=torch.bool)
+        for rule in self.rules:
+            allowed = allowed & rule(row if rule.n_rows > 1 else row * 0, query, key)
         return allowed
 
     def band(self, S: int) -> tuple[int, int]:
@@ -230,16 +270,16 @@ class Visibility:
         # what is made in inference mode cannot be used in a graph afterwards; torch.compile knows
         # of no such mode
         infers = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
-        place = (T, S, str(device), infers)
-        if place not in self._made:
-            allowed = self.mask(T, S, device)
-            if allowed is None:
-                return None
-            alive = allowed.any(dim=-1, keepdim=True)  # (B, 1, T, 1)
-            bias = torch.zeros(allowed.shape, device=device)
-            bias.masked_fill_(~allowed & alive, float("-inf"))
-            self._made[place] = (bias, alive.float())
-        return self._made[place]
+        place = ("bias", T, S, str(device), infers)
+        return self.kept(place, lambda: self._bias(T, S, device)) if self.rules else None
+
+    def _bias(self, T: int, S: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        allowed = self.mask(T, S, device)
+        assert allowed is not None, "there are rules"
+        alive = allowed.any(dim=-1, keepdim=True)  # (B, 1, T, 1)
+        bias = torch.zeros(allowed.shape, device=device)
+        bias.masked_fill_(~allowed & alive, float("-inf"))
+        return bias, alive.float()
 
 
 def full() -> Visibility:
