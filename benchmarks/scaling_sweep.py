@@ -25,7 +25,7 @@ from headway.scaling.sweep_run import run_sweep
 from headway.settings.kinds import LanguageRecipe
 from headway.settings.recipe import load_recipe
 
-BUDGETS, SIZES, HELD_OUT = "8e10,2.5e11,8e11,2.5e12,8e12", "0.35x,0.6x,1x,1.7x,2.8x", 4.0
+BUDGETS, SIZES, HELD_OUT = "5e10,1.6e11,5e11,1.6e12,5e12", "0.35x,0.6x,1x,1.7x,2.8x", 4.0
 SMALL = {"data.train.stdlib.lines": 60, "data.held_out": 0.1, "data.length": 32}
 SMALL |= {"train.batch_tokens": 256}
 SMALL_BUDGETS, SMALL_SIZES = "1e9,2e9,4e9", "8k,16k,30k"

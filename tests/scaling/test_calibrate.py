@@ -12,7 +12,7 @@ import pytest
 
 from headway.base.errors import UserError
 from headway.scaling.calibrate import calibrate, find_runs, keep, read_timed
-from headway.scaling.costs import flops_a_token, moved_a_flop
+from headway.scaling.costs import flops_a_token, moved_a_flop, repeats
 from headway.scaling.hardware import load_hardware
 from headway.scaling.plan import make_plan
 from headway.scaling.question import Question
@@ -23,10 +23,11 @@ Cli = Callable[..., Any]
 RATE, MOVES = 40e9, 6e9  # of the machine that these runs are made up for
 
 
-def run(folder: Path, params: float, **environment: Any) -> Path:
+def run(folder: Path, params: float, *, recomputes: bool = False, **environment: Any) -> Path:
     """A run of a planned shape, at R and W to the letter."""
     shape = shape_of(params, length=128, n_tokens=512)
     keys = {"model": shape.settings.to_table(), "data.length": 128, "train.dtype": "float32"}
+    keys["train.checkpoint_activations"] = recomputes
     table = load_recipe("lm/stdlib", keys)
     folder.mkdir(parents=True)
     (folder / "recipe.toml").write_text(table.to_toml(), encoding="utf-8")
@@ -34,7 +35,7 @@ def run(folder: Path, params: float, **environment: Any) -> Path:
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     facts = {"processor": "A processor", "threads": 2, "accelerators": [], **environment}
     (folder / "environment.json").write_text(json.dumps(facts), encoding="utf-8")
-    speed = 1 / seconds(shape)
+    speed = 1 / seconds(shape, recomputes=recomputes)
     records = [{"kind": "train", "step": 1, "tokens_per_s": speed / 3}]
     records += [{"kind": "train", "step": step, "tokens_per_s": speed} for step in (2, 3)]
     lines = "".join(json.dumps(record) + "\n" for record in records)
@@ -42,9 +43,10 @@ def run(folder: Path, params: float, **environment: Any) -> Path:
     return folder
 
 
-def seconds(shape: Shape) -> float:
+def seconds(shape: Shape, *, recomputes: bool = False) -> float:
     flops = flops_a_token(shape)
-    return flops / RATE + flops * moved_a_flop(shape, "float32") / MOVES
+    work = flops * repeats(shape, recomputes=recomputes)
+    return work / RATE + flops * moved_a_flop(shape, "float32") / MOVES
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +57,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_two_runs_tell_products_from_moving_and_forecast_others(tmp_path: Path) -> None:
     for name, params in (("a", 1e5), ("b", 3e6)):
-        run(tmp_path / "runs" / name, params)
+        run(tmp_path / "runs" / name, params, recomputes=name == "b")
     runs = [read_timed(each) for each in find_runs([tmp_path / "runs"])]
     found = calibrate(runs)
     assert found.rate == pytest.approx(RATE, rel=1e-6)

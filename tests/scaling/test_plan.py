@@ -158,6 +158,28 @@ def test_what_does_not_fit_is_recomputed_then_sharded() -> None:
     assert fewest(shape_of(3e9), machine) == 4
 
 
+def test_what_is_computed_again_takes_time_and_money() -> None:
+    """A forward pass of the blocks more, to the three that a training is worth."""
+    settled = {"params": 1e9, "tokens": 2e10, "utilisation": 0.4, "devices": 1}
+    small, large = (plan(machine=name, **settled).choices[0] for name in ("rtx-4090", "h100-sxm"))
+    assert small.placement is not None
+    assert large.placement is not None
+    assert (small.placement.recomputes, large.placement.recomputes) == (True, False)
+    peaks = [HARDWARE.find(name).peak.bfloat16 or 0.0 for name in ("rtx-4090", "h100-sxm")]
+    rates = [0.4e12 * peak * 3600 for peak in peaks]
+    more, once = (
+        choice.cost.device_hours * rate / choice.flops
+        for choice, rate in zip((small, large), rates, strict=True)
+    )
+    assert once == pytest.approx(1.0)
+    assert 1.25 < more < 4 / 3
+    paid = plan(money=170, machine="rtx-4090", devices=1).choices[0]
+    assert paid.placement is not None
+    assert paid.placement.recomputes
+    assert paid.cost.usd is not None
+    assert paid.cost.usd.likely == pytest.approx(170, rel=0.02)
+
+
 @pytest.mark.parametrize("question", [{"money": 1000}, {"hours": 2, "machine": "laptop-cpu"}])
 def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any]) -> None:
     for choice in plan(**question).choices:

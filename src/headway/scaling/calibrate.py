@@ -21,7 +21,7 @@ from headway.base.errors import UserError
 from headway.base.files import read_json
 from headway.base.records import Records
 from headway.base.runtime import memory
-from headway.scaling.costs import flops_a_token, moved_a_flop
+from headway.scaling.costs import flops_a_token, moved_a_flop, repeats
 from headway.scaling.hardware import keep_machine, load_hardware
 from headway.scaling.shapes import Shape
 from headway.settings.base import parse
@@ -105,7 +105,7 @@ def read_timed(folder: Path) -> Timed:
         *_machine(environment),
         dtype,
         statistics.median(each["tokens_per_s"] for each in steady) / environment.get("ranks", 1),
-        flops,
+        flops * repeats(shape, recomputes=recipe.train.checkpoint_activations),
         flops * moved_a_flop(shape, dtype),
     )
 

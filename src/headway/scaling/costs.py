@@ -7,7 +7,7 @@ from typing import Literal
 
 from headway.scaling.hardware import Hardware, Machine
 from headway.scaling.shapes import Shape
-from headway.settings.counting import forward_flops
+from headway.settings.counting import forward_flops, training_flops
 from headway.settings.memory import Batch, TrainingBytes, training_bytes
 
 USED = 0.9  # of a device's memory: the rest is the allocator's and the driver's
@@ -96,6 +96,17 @@ def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
     return None
 
 
+def repeats(shape: Shape, *, recomputes: bool) -> float:
+    """How many FLOPs are computed for each that is counted: with checkpointing more than one."""
+    if not recomputes:
+        return 1.0
+    counted, computed = (
+        sum(training_flops(shape.settings, shape.n_tokens, shape.length, recomputes=each).values())
+        for each in (False, True)
+    )
+    return computed / counted
+
+
 def fewest(shape: Shape, machine: Machine) -> int | None:
     """The fewest devices, a power of two, on which a training fits; None if no number does."""
     devices = 1
@@ -114,9 +125,12 @@ def cost(
     devices: int,
     hardware: Hardware,
     share: float | None = None,
+    *,
+    recomputes: bool = False,
 ) -> Cost:
     """What so many FLOPs for so many tokens of a model take on `devices` of a machine."""
-    low, likely, high = hardware.rate(machine, share, moved=moved_a_flop(shape, machine.dtype))
+    rates = hardware.rate(machine, share, moved=moved_a_flop(shape, machine.dtype))
+    low, likely, high = (rate / repeats(shape, recomputes=recomputes) for rate in rates)
     device_hours = flops / likely / 3600
     hours = Range(*(flops / (rate * devices) / 3600 for rate in (high, likely, low)))
     usd = None

@@ -18,6 +18,7 @@ from headway.scaling.costs import (
     flops_a_token,
     moved_a_flop,
     place,
+    repeats,
     serving_flops,
 )
 from headway.scaling.hardware import Hardware, Machine
@@ -103,13 +104,19 @@ def make_plan(question: Question, hardware: Hardware, law: ParametricLaw = BESIR
     """The plan for a question. Raises UserError with a reason for what cannot be."""
     machine = hardware.find(question.machine)
     allowed = device_hours(question, machine)
-    moved = 0.0
-    depends = machine.measured is not None and machine.measured.moves is not None
-    for _ in range(_PASSES if depends else 1):  # its speed may be a matter of what it trains
-        rate = hardware.rate(machine, question.utilisation, moved=moved)[1]
+    moved, again = 0.0, 1.0
+    for _ in range(_PASSES):  # its speed may be a matter of what it trains
+        rate = hardware.rate(machine, question.utilisation, moved=moved)[1] / again
         sizes = pick(question, law, None if allowed is None else allowed * 3600 * rate)
-        moved = moved_a_flop(sizes[0].shape, machine.dtype)
-    devices = _devices(question, sizes, machine, rate)
+        devices = _devices(question, sizes, machine, rate)
+        before, shape = (moved, again), sizes[0].shape
+        if machine.measured is not None and machine.measured.moves is not None:
+            moved = moved_a_flop(shape, machine.dtype)
+        placed = place(shape, machine, devices)
+        # once it had to recompute that stays paid for, or the size would go up and down for ever
+        again = max(again, repeats(shape, recomputes=placed is not None and placed.recomputes))
+        if (moved, again) == before:
+            break
     choices: list[Planned] = []
     for size in sizes:
         planned = _planned(question, size, machine, devices, hardware, law)
@@ -174,6 +181,8 @@ def _planned(
         later = question.serve_tokens * serving_flops(size.shape)
         serving = cost(later, question.serve_tokens, size.shape, machine, devices, hardware, share)
     params = float(size.shape.parameters.all)
+    placed = place(size.shape, machine, devices)
+    recomputes = placed is not None and placed.recomputes
     return Planned(
         size.name,
         size.why,
@@ -183,8 +192,11 @@ def _planned(
         flops,
         6 * params * size.tokens,
         expected_loss(law, params, size.tokens, size.unique),
-        place(size.shape, machine, devices),
-        cost(flops, size.tokens, size.shape, machine, devices, hardware, share),
+        placed,
+        cost(
+            *(flops, size.tokens, size.shape, machine, devices, hardware, share),
+            recomputes=recomputes,
+        ),
         serving,
         law.measured.outside(params=params, tokens=size.tokens),
     )
