@@ -33,6 +33,7 @@ class Stopwatch:
         self.seconds = {"float32": 2.0, "bfloat16": 1.0}
         self.asked: list[str] = []
         monkeypatch.setattr(probe, "_seconds", self)
+        monkeypatch.setattr(probe, "product_rate", lambda *_: 1.0)
 
     def __call__(self, trainer: Trainer, dtype: str) -> float:
         self.asked.append(dtype)
@@ -58,10 +59,29 @@ def test_the_faster_one_is_taken_and_remembered(
     assert len(stopwatch.asked) == 2
 
 
+@pytest.mark.parametrize(("rate", "trials"), [(0.4, []), (0.6, ["float32", "bfloat16"])])
+def test_where_products_in_bfloat16_are_slow_it_is_not_tried(
+    make: Make,
+    cache: Path,
+    stopwatch: Stopwatch,
+    monkeypatch: pytest.MonkeyPatch,
+    rate: float,
+    trials: list[str],
+) -> None:
+    """Processors without instructions for it take a hundred times as long: minutes for a trial."""
+    rates = {torch.float32: 1.0, torch.bfloat16: rate}
+    monkeypatch.setattr(probe, "product_rate", lambda side, dtype, *_: rates[dtype])
+    assert faster_dtype(make()) == ("bfloat16" if trials else "float32")
+    assert stopwatch.asked == trials
+    assert cache.exists()
+
+
 def test_another_training_is_measured_for_itself(
     make: Make, cache: Path, stopwatch: Stopwatch
 ) -> None:
-    for count, trainer in enumerate((make(), make("recurrent"), make(batch_tokens=90)), start=1):
+    for count, trainer in enumerate(
+        (make(), make("recurrent"), make(batch_tokens=90), make(optimizer="muon")), start=1
+    ):
         faster_dtype(trainer)
         assert len(stopwatch.asked) == 2 * count
         assert len(json.loads(cache.read_text(encoding="utf-8"))) == count
@@ -71,6 +91,7 @@ def test_a_dtype_that_overflows_is_never_the_faster(
     make: Make, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a real measurement, in which bfloat16 would win by taking no time at all."""
+    monkeypatch.setattr(probe, "product_rate", lambda *_: 1.0)
     real = Trainer.advance
 
     def advance(self: Trainer, batches: Any) -> None:

@@ -25,7 +25,8 @@ class Muon(torch.optim.Optimizer):
 
     A step has the size of one of Adam's: its root mean square is 0.2 (Liu et al., 2025, section
     2.2). The decay is that of AdamW. `weights` are matrices, or groups of them; those that are
-    spread over ranks are gathered, since half a matrix is not made orthogonal.
+    spread over ranks are gathered, since half a matrix is not made orthogonal. That is done in
+    `dtype`: bfloat16 is enough, and not every processor multiplies in it fast.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         weight_decay: float = 0.0,
         momentum: float = 0.95,
+        dtype: torch.dtype = torch.bfloat16,
     ) -> None:
+        self.dtype = dtype
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(weights, defaults)
 
@@ -51,7 +54,7 @@ class Muon(torch.optim.Optimizer):
                     key = update.shape, update.device
                     wide.setdefault(key, []).append((weight, update))
             for members in wide.values():
-                _move(members, group)
+                _move(members, group, self.dtype)
 
     def _momentum(self, weight: nn.Parameter, gradient: Tensor, rate: float) -> Tensor:
         state = self.state[weight]
@@ -62,8 +65,10 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(buffer, rate)
 
 
-def _move(members: list[tuple[nn.Parameter, Tensor]], group: dict[str, Any]) -> None:
-    orthogonal = orthogonalize(torch.stack([update for _, update in members]))
+def _move(
+    members: list[tuple[nn.Parameter, Tensor]], group: dict[str, Any], dtype: torch.dtype
+) -> None:
+    orthogonal = orthogonalize(torch.stack([update for _, update in members]), dtype)
     rate = group["lr"]
     for (weight, _), update in zip(members, orthogonal, strict=True):
         rows, columns = weight.shape
@@ -72,13 +77,13 @@ def _move(members: list[tuple[nn.Parameter, Tensor]], group: dict[str, Any]) -> 
         weight.add_(change, alpha=-rate * 0.2 * max(rows, columns) ** 0.5)
 
 
-def orthogonalize(matrices: Tensor) -> Tensor:
-    """Matrices (N, n, m) with n ≤ m -> nearly U Vᵀ of each U S Vᵀ, in bfloat16.
+def orthogonalize(matrices: Tensor, dtype: torch.dtype) -> Tensor:
+    """Matrices (N, n, m) with n ≤ m -> nearly U Vᵀ of each U S Vᵀ, in that dtype.
 
     Five Newton–Schulz iterations; singular values end between about 0.7 and 1.2.
     """
     norms = matrices.norm(dim=(1, 2), keepdim=True).clamp(min=SMALLEST)
-    result: Tensor = (matrices / norms).bfloat16()  # singular values are at most 1
+    result: Tensor = (matrices / norms).to(dtype)  # singular values are at most 1
     for _ in range(ITERATIONS):
         gram = result @ result.mT  # (N, n, n)
         polynomial = torch.baddbmm(gram, gram, gram, beta=B, alpha=C)

@@ -41,7 +41,9 @@ def make_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.opt
     rates = mup_rates(model, settings)
     made: list[torch.optim.Optimizer] = []
     if muon:
-        made.append(Muon(_groups(muon, settings, rates), lr=settings.learning_rate))
+        dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
+        groups = _groups(muon, settings, rates)
+        made.append(Muon(groups, lr=settings.learning_rate, dtype=dtype))
     if rest:
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
         betas = (settings.betas[0], settings.betas[1])

@@ -16,8 +16,10 @@ from headway.base.errors import UserError
 from headway.base.files import cached, write_atomic
 from headway.base.runtime import processor
 from headway.training.loop import NotFinite, Trainer
+from headway.training.utilisation import product_rate
 
 DTYPES = ("float32", "bfloat16")
+SIDE = 256  # of products that tell where bfloat16 is not worth a trial: it can take minutes
 STEPS = 3  # timed after one to warm up; the fastest counts, since a busy machine only adds time
 
 
@@ -31,11 +33,20 @@ def faster_dtype(trainer: Trainer) -> str:
     answers = _read(known)
     key = _key(trainer)
     if key not in answers:
-        seconds = {dtype: _seconds(trainer, dtype) for dtype in DTYPES}
-        answers[key] = min(seconds, key=lambda dtype: seconds[dtype])
+        answers[key] = _faster(trainer)
         with contextlib.suppress(OSError, UserError):  # then the next training measures again
             write_atomic(known, json.dumps(answers, indent=1, sort_keys=True))
     return answers[key]
+
+
+def _faster(trainer: Trainer) -> str:
+    rates = {
+        dtype: product_rate(SIDE, getattr(torch, dtype), trainer.device, 0.0) for dtype in DTYPES
+    }
+    if 2 * rates["bfloat16"] < rates["float32"]:  # a processor that has no instructions for it
+        return "float32"
+    seconds = {dtype: _seconds(trainer, dtype) for dtype in DTYPES}
+    return min(seconds, key=lambda dtype: seconds[dtype])
 
 
 def _seconds(trainer: Trainer, dtype: str) -> float:
@@ -69,6 +80,7 @@ def _key(trainer: Trainer) -> str:
         str(trainer.device),
         torch.get_num_threads(),
         trainer.settings.batch_tokens,
+        trainer.settings.optimizer,
         [(name, tuple(weight.shape)) for name, weight in trainer.model.named_parameters()],
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
