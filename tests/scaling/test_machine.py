@@ -33,6 +33,25 @@ def test_rates_are_work_over_the_fastest_round(monkeypatch: pytest.MonkeyPatch) 
     assert found.copying == pytest.approx(2 * 4 * 2**16 / 1e6, abs=0.1)
 
 
+def test_a_dtype_without_instructions_is_not_timed_for_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """bfloat16 on many processors: a product of 4,096 takes as long as all else together."""
+    asked: list[tuple[int, torch.dtype]] = []
+    rates = {torch.float32: 1e12, torch.bfloat16: 1e8}
+
+    def product_rate(side: int, dtype: torch.dtype, *_: object) -> float:
+        asked.append((side, dtype))
+        return rates[dtype]
+
+    monkeypatch.setattr(machine, "product_rate", product_rate)
+    monkeypatch.setattr(machine, "LONGEST_S", 1e-3)  # 2 · 64³ operations are 0.5 μs, or 5 ms
+    found = machine.measure(torch.device("cpu"))
+    wanted = [(64, torch.float32), (96, torch.float32), (64, torch.bfloat16)]
+    assert asked == wanted
+    assert {each["dtype"] for each in found.crossings} == {"float32"}
+
+
 @pytest.mark.parametrize(
     ("faster", "tokens"), [({16, 32}, 16), ({32}, 32), ({16}, None), (set(), None)]
 )
@@ -43,6 +62,7 @@ def test_a_crossing_holds_from_there_on(
         return 2.0 if way == "reference" else 1.0 if length in faster else 3.0
 
     monkeypatch.setattr(machine, "_attention", seconds)
+    monkeypatch.setattr(machine, "product_rate", lambda *_: 1e9)
     found = machine.measure(torch.device("cpu")).crossings
     assert [each["tokens"] for each in found] == [tokens] * 4
     assert {(each["work"], each["dtype"]) for each in found} == {

@@ -22,6 +22,7 @@ LENGTHS = (32, 64, 128, 256, 512, 1024)
 HEADS, WIDTH, TOKENS = 8, 64, 4096  # of the attention that is timed
 DTYPES = ("float32", "bfloat16")
 WAYS = ("reference", "fused")
+LONGEST_S = 1.0  # of a product: where one takes longer, larger ones take minutes and are no faster
 LEAST_S = 0.2  # a figure is the best of the rounds that this leaves time for, three at least
 
 
@@ -56,24 +57,27 @@ class Ability:
 
 
 def measure(device: torch.device) -> Ability:
-    """Time this machine; it takes a minute. Raises UserError where it has too little memory."""
+    """Time this machine; it takes a minute. Raises UserError where it has too little memory.
+
+    A dtype whose products take twice as long as float32's is of no use, and attention in it is not
+    timed.
+    """
     keep_pages()
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     try:
         with ProgressBar("measuring", len(DTYPES) * (1 + 2 * len(LENGTHS)) + 1) as progress:
             products = {}
             for dtype in DTYPES:
-                rates = [
-                    product_rate(side, getattr(torch, dtype), device, LEAST_S) for side in SIDES
-                ]
-                products[dtype] = round(max(rates) / 1e9, 1)
+                products[dtype] = round(_product_rate(getattr(torch, dtype), device) / 1e9, 1)
                 progress.advance()
             reading, copying = _bandwidth(device)
             progress.advance()
+            useful = [dtype for dtype in DTYPES if 2 * products[dtype] >= products["float32"]]
+            progress.advance(2 * len(LENGTHS) * (len(DTYPES) - len(useful)))
             crossings = [
                 {"work": work, "dtype": dtype, "tokens": _crossing(work, dtype, device, progress)}
                 for work in ("inference", "training")
-                for dtype in DTYPES
+                for dtype in useful
             ]
     except torch.OutOfMemoryError:
         raise UserError("too little memory is free to measure in", where=str(device)) from None
@@ -87,6 +91,17 @@ def measure(device: torch.device) -> Ability:
         memory=_memory(device),
         crossings=crossings,
     )
+
+
+def _product_rate(dtype: torch.dtype, device: torch.device) -> float:
+    """FLOP/s of products of square matrices, of those sides that are the fastest."""
+    best = 0.0
+    for side in SIDES:
+        rate = product_rate(side, dtype, device, LEAST_S)
+        best = max(best, rate)
+        if 2 * side**3 / rate > LONGEST_S:
+            break
+    return best
 
 
 def _bandwidth(device: torch.device) -> tuple[float, float]:
