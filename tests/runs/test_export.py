@@ -66,7 +66,7 @@ def test_a_run_becomes_a_marian(
     if verify:
         assert found is not None
         assert found.largest < 1e-4
-        assert found.tokens > 20
+        assert found.tokens > 10
     ours = headway.load(trained("transformer"))
     assert isinstance(ours, headway.runs.translator.Translator)
     wanted = ours.translate(LINES, beam=1)
@@ -170,8 +170,9 @@ def test_a_gguf_becomes_a_folder_for_transformers(tmp_path: Path, adds_bos: bool
     messages = [{"role": "user", "content": "hi"}]
     rendered = made.apply_chat_template(messages, return_dict=False, tokenize=True)
     assert rendered == text.chat(messages)
-    again = headway.load(tmp_path / "a").generate([" hi é"], greedy)
-    assert again == [mine]
+    (again,) = headway.load(tmp_path / "a").generate([" hi é"], greedy)
+    assert (again.text, again.ids, again.reason) == (mine.text, mine.ids, mine.reason)
+    assert again.log_prob == pytest.approx(mine.log_prob, rel=1e-6)
 
 
 def test_folders_keep_their_files_and_become_gguf(llama: Path, tmp_path: Path) -> None:

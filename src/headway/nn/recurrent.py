@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+import functools
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -84,15 +85,38 @@ class Recurrent(nn.Module):
                 hidden = self.dropout[index - 1](hidden, noise)
             begin = _to_torch(state.layers[index]) if state is not None else None
             if lengths is None:
-                hidden, end = layer(hidden, begin)
+                hidden, end = _run(layer, hidden, begin)
             else:
                 packed = pack_padded_sequence(
                     hidden, lengths.cpu(), batch_first=True, enforce_sorted=False
                 )
-                output, end = layer(packed, begin)
+                output, end = _run(layer, packed, begin)
                 hidden, _ = pad_packed_sequence(output, batch_first=True, total_length=T)
             ends.append(_from_torch(end))
         return hidden, RecurrentState(tuple(ends))
+
+
+def _run(layer: nn.Module, hidden: Any, begin: Any) -> Any:
+    """The layer, in float32 where this processor cannot have it in bfloat16."""
+    narrow = isinstance(layer, nn.LSTM) and torch.is_autocast_enabled("cpu")
+    if not narrow or takes_bfloat16() or layer.weight_ih_l0.device.type != "cpu":
+        return layer(hidden, begin)
+    with torch.autocast("cpu", enabled=False):
+        begin = None if begin is None else tuple(part.float() for part in begin)
+        return layer(hidden.to(torch.float32), begin)
+
+
+@functools.cache
+def takes_bfloat16() -> bool:
+    """Whether torch has an LSTM in bfloat16 for this processor: it has none by plain products."""
+    with torch.random.fork_rng(devices=[]):  # torch's own numbers are the model's
+        layer = nn.LSTM(1, 1)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            layer(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _to_torch(parts: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:

@@ -1,0 +1,33 @@
+"""Recurrent layers in bfloat16, on processors that have it and on those that have not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from headway.nn import recurrent
+from headway.nn.recurrent import Recurrent, takes_bfloat16
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("takes", [True, False])
+@pytest.mark.parametrize("lengths", [None, torch.tensor([3, 5])])
+def test_layers_run_under_autocast_whatever_the_processor_has(
+    cell: str, takes: bool, lengths: torch.Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch has no LSTM in bfloat16 for processors without the instructions, and says so."""
+    if takes and not takes_bfloat16():
+        pytest.skip("this processor has no instructions for bfloat16")
+    monkeypatch.setattr(recurrent, "takes_bfloat16", lambda: takes)
+    torch.manual_seed(0)
+    layers, hidden = Recurrent(cell, 4, 6, 2), torch.randn(2, 5, 4)
+    wanted, state = layers(hidden, lengths=lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = layers(hidden.bfloat16(), lengths=lengths)
+        more, _ = layers(hidden.bfloat16(), state=state)
+    found.float().sum().backward()
+    assert more.isfinite().all()
+    torch.testing.assert_close(found.float(), wanted, rtol=0.1, atol=0.02)
+    for weight in layers.parameters():
+        assert weight.grad is not None
+        assert weight.grad.isfinite().all()
