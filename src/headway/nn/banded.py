@@ -18,7 +18,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from headway.nn.dropout import Drop
-from headway.nn.visibility import Visibility, WindowOrFirst
+from headway.nn.rules import WindowOrFirst
+from headway.nn.visibility import Visibility
 
 LEAST = 64  # queries of a chunk: smaller products do not pay
 LINE = 16  # numbers
