@@ -28,7 +28,7 @@ from headway.settings.kinds import LanguageRecipe
 from headway.settings.recipe import load_recipe
 
 BASE, WIDE, CHECKED = 64, 256, (64, 128, 256, 512)
-RATES = tuple(2.0**power for power in range(-10, -3))
+RATES = tuple(2.0**power for power in range(-12, -5))
 SETTINGS = {"train.steps": 400, "train.warmup": 40, "train.evaluate_every": 400}
 SMALL = {"data.train.stdlib.lines": 60, "data.held_out": 0.1, "train.steps": 20}
 Way = tuple[str, int]  # parametrisation and width
