@@ -25,10 +25,9 @@ def test_changes_do_not_grow_with_the_width_by_mup(optimizer: str) -> None:
     grows = slopes(found)
     assert grows.keys() == {STANDARD, MUP}
     for part in ("attention", "feed-forward", "logits"):
-        assert grows[STANDARD][part] > 0.3, part
+        assert grows[STANDARD][part] > 0.4, part
     for part, slope in grows[MUP].items():
-        # of the logits of a few steps much is chance, which falls with the root of the width
-        assert (-0.5 if part == "logits" else -0.25) < slope < 0.25, part
+        assert abs(slope) < 0.25, part
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
