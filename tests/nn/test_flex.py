@@ -6,6 +6,8 @@ tested.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -71,14 +73,24 @@ def test_blocks_that_see_nothing_are_passed_over() -> None:
         assert met.max() == most
 
 
-@pytest.mark.skipif(ON_GPU, reason="there is a GPU, where it learns")
 def test_learning_on_a_cpu_is_refused() -> None:
-    tensors = [each.requires_grad_() for each in inputs(4)]
-    score = make_score("scaled_dot", K, K)
+    tensors = [each.detach().cpu().requires_grad_() for each in inputs(4)]
+    how: dict[str, Any] = {"score": make_score("scaled_dot", K, K), "visibility": full()}
     with pytest.raises(ValueError, match="'flex' does not learn on a CPU; use 'blockwise'"):
-        attend(*tensors, score=score, visibility=full(), implementation="flex")
+        attend(*tensors, **how, implementation="flex")
     with torch.no_grad():
-        attend(*tensors, score=score, visibility=full(), implementation="flex")
+        attend(*tensors, **how, implementation="flex")
+
+
+def test_blocks_of_inference_are_not_those_of_training() -> None:
+    """What inference mode made cannot be used in a graph."""
+    visibility, score = causal(), make_score("scaled_dot", K, K)
+    for infers in (True, False):
+        with torch.inference_mode(infers):
+            tensors = [each.detach() for each in inputs(4)]
+            attend(*tensors, score=score, visibility=visibility, implementation="flex")
+    made = [each.kv_indices.is_inference() for each in visibility._made.values()]
+    assert made == [True, False]
 
 
 def test_queries_elsewhere_are_refused() -> None:

@@ -66,7 +66,7 @@ def test_a_run_becomes_a_marian(
     if verify:
         assert found is not None
         assert found.largest < 1e-4
-        assert found.tokens > 10
+        assert found.tokens > 20
     ours = headway.load(trained("transformer"))
     assert isinstance(ours, headway.runs.translator.Translator)
     wanted = ours.translate(LINES, beam=1)
@@ -170,9 +170,14 @@ def test_a_gguf_becomes_a_folder_for_transformers(tmp_path: Path, adds_bos: bool
     messages = [{"role": "user", "content": "hi"}]
     rendered = made.apply_chat_template(messages, return_dict=False, tokenize=True)
     assert rendered == text.chat(messages)
-    (again,) = headway.load(tmp_path / "a").generate([" hi é"], greedy)
+    back = headway.load(tmp_path / "a")
+    (again,) = back.generate([" hi é"], greedy)
     assert (again.text, again.ids, again.reason) == (mine.text, mine.ids, mine.reason)
+    # the last digit of a log-probability goes by where in memory a processor finds the weights
     assert again.log_prob == pytest.approx(mine.log_prob, rel=1e-6)
+    ours_by_name, theirs_by_name = (each.model.state_dict() for each in (ours, back))
+    assert ours_by_name.keys() == theirs_by_name.keys()
+    assert all(torch.equal(ours_by_name[name], weight) for name, weight in theirs_by_name.items())
 
 
 def test_folders_keep_their_files_and_become_gguf(llama: Path, tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_what_was_compared_is_said_and_no_more(
     level = logging.get_verbosity()
     assert logging.is_progress_bar_enabled()
     found = headway.export(tmp_path / "a", tmp_path / "b", format="hf", verify=True)
-    assert f": {compared} of 3 rows of ids within " in str(found)
+    assert f": {compared} of 4 rows of ids within " in str(found)
     assert "tokens" not in str(found)
     assert capfd.readouterr() == ("", "")
     assert logging.get_verbosity() == level

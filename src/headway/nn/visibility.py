@@ -32,8 +32,14 @@ class Visibility:
     at: Tensor | None = None
     _made: dict[Any, Any] = field(default_factory=dict, repr=False)
 
-    def kept(self, place: Any, make: Callable[[], M]) -> M:
-        """What is made of this value for a shape, once."""
+    def kept(self, place: tuple[Any, ...], make: Callable[[], M]) -> M:
+        """What is made of this value for a shape, once.
+
+        What is made in inference mode cannot be used in a graph afterwards; torch.compile knows of
+        no such mode.
+        """
+        infers = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
+        place = (*place, infers)
         if place not in self._made:
             self._made[place] = make()
         made: M = self._made[place]
@@ -142,10 +148,7 @@ class Visibility:
         """
         if T == 1 and self.is_causal_only:
             return None  # the last comes after all
-        # what is made in inference mode cannot be used in a graph afterwards; torch.compile knows
-        # of no such mode
-        infers = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
-        place = ("bias", T, S, str(device), infers)
+        place = ("bias", T, S, str(device))
         return self.kept(place, lambda: self._bias(T, S, device)) if self.rules else None
 
     def _bias(self, T: int, S: int, device: torch.device) -> tuple[Tensor, Tensor]:

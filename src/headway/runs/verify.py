@@ -33,7 +33,7 @@ from headway.tokens.gguf_metadata import TEXTS
 _MODULES = {"hf": "transformers", "gguf": "llama_cpp", "ctranslate2": "ctranslate2"}
 _PACKAGES = {"llama_cpp": "llama-cpp-python"}
 _SHARED = "shared_vocabulary.json"
-_ROWS, _LENGTH, _NEW = 3, 12, 32
+_ROWS, _LENGTH, _NEW = 4, 12, 32
 _EXACT = 1e-3  # nats: float32, summed in another order
 # Nats, of the unlikeliest token too: where numbers are rounded, llama.cpp rounds what they meet
 _STORED = {"F32": _EXACT, "F16": 0.1, "Q8_0": 2.0}
