@@ -102,7 +102,9 @@ PLAIN = st.one_of(
     st.floats(allow_nan=False),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 )
-KEYS = st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True)
+KEYS = st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True) | st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=6
+)
 TABLES = st.recursive(
     st.dictionaries(KEYS, PLAIN | st.lists(PLAIN, max_size=3), max_size=4),
     lambda inner: st.dictionaries(KEYS, PLAIN | inner, max_size=4),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from typing import Any
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dump_toml(table: dict[str, Any]) -> str:
@@ -14,13 +17,17 @@ def dump_toml(table: dict[str, Any]) -> str:
 
 def _lines(table: dict[str, Any], path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_value(value)}" for key, value in plain.items()]
+    lines = [f"{_key(key)} = {_value(value)}" for key, value in plain.items()]
     if path and (plain or not table):
-        lines = ["", f"[{'.'.join(path)}]", *lines]
+        lines = ["", f"[{'.'.join(map(_key, path))}]", *lines]
     for key, value in table.items():
         if isinstance(value, dict):
             lines += _lines(value, (*path, key))
     return lines
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _value(key)
 
 
 def _value(value: Any) -> str:
