@@ -83,6 +83,19 @@ def test_most_pairs_above_the_border_are_found_and_few_below() -> None:
     assert sum(found[False]) == 0
 
 
+def test_pairs_close_above_the_border_are_found() -> None:
+    """What shares no bucket is never compared: they must be narrow enough."""
+    found = []
+    for seed in range(40):
+        base = words(400, seed)
+        other = varied(base, 57)
+        assert 0.84 < jaccard(base, other) < 0.86
+        seen = NearSeen("here")
+        seen.add(" ".join(base))
+        found.append(seen.add(" ".join(other)))
+    assert sum(found) >= 34
+
+
 def test_short_texts_are_compared_whole(tmp_path: Path) -> None:
     stream = lines(tmp_path / "a.txt", ["one two", "One  two", "one three", "one"])
     assert [text.strip() for text in stream.texts()] == ["one two", "one three", "one"]
