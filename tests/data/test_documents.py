@@ -34,6 +34,20 @@ def test_a_document_is_a_file_a_line_or_a_block(tmp_path: Path) -> None:
     assert texts({**files, "lines": 2}) == ["one\ntwo\n\nthree\n", "four\n"]
 
 
+def test_folders_and_empty_files_among_others_are_no_documents(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "a.py").write_bytes(b"one\n")
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "mark.py").write_bytes(b"\xef\xbb\xbf")
+    stream = streams(train={"it": {"files": str(tmp_path / "**")}})["it"]
+    assert list(stream.texts()) == ["one\n"]
+    assert {each.kind: each.count for each in stream.notes.dropped()} == {"no text": 2}
+    assert texts({"files": str(tmp_path / "**"), "document": "block"}) == ["one\n"]
+    for alone, told in (("inner", "Is a directory"), ("__init__.py", "no document with text")):
+        with pytest.raises(UserError, match=told):
+            texts({"files": str(tmp_path / alone)})
+
+
 def test_tables_have_a_document_a_row(tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
     path.write_text('{"text": "one\\ntwo"}\n{"text": "three"}\n', encoding="utf-8")

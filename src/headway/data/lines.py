@@ -26,12 +26,15 @@ def read_lines(path: str | Path) -> list[str]:
     return [line for line in stream_lines(path) if isinstance(line, str)]
 
 
-def stream_lines(path: str | Path, *, errors: Errors | None = None) -> Iterator[str | bytes]:
+def stream_lines(
+    path: str | Path, *, errors: Errors | None = None, may_be_empty: bool = False
+) -> Iterator[str | bytes]:
     """The lines of a file, plain or .gz, one after another; see `split_lines` for where they end.
 
     A line that is not UTF-8 raises UserError ("strict", and None where nobody can choose), has
     U+FFFD in place of its bad bytes ("replace"), or comes as bytes, so that it is still there to
-    count ("skip"). Raises UserError too if the file is missing, empty or damaged.
+    count ("skip"). Raises UserError too if the file is missing or damaged, or empty unless it
+    `may_be_empty`.
     """
     path, number = Path(path), 0
     try:
@@ -55,7 +58,7 @@ def stream_lines(path: str | Path, *, errors: Errors | None = None) -> Iterator[
         told = getattr(error, "strerror", None)  # gzip's own errors have none
         fix = None if told else "copy it again, or take .gz off the name of plain text"
         raise UserError(f"cannot be read: {told or error}", where=str(path), todo=fix) from None
-    if not number:
+    if not number and not (may_be_empty and path.is_file()):
         todo = "give a file with text"
         if not path.is_file():
             todo += (
