@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from headway.batches.pairs import EncodedPairs, EncodedSide, Rows
+from headway.base.errors import UserError
+from headway.batches.pairs import EncodedPairs, EncodedSide, PairBatches, Rows
 from headway.training import objectives
 from headway.training.loop import Hook, NotFinite, Trainer
 from headway.training.losses import TokenLoss, token_loss
@@ -191,6 +192,20 @@ def test_a_step_without_targets_is_passed_over_and_counted(
     with pytest.raises(StopIteration):
         trainer.advance(iter([(4, 7, rows(0))]))
     assert (trainer.state.step, trainer.state.epoch, trainer.state.batch) == (1, 4, 7)
+
+
+def test_an_epoch_with_nothing_to_learn_is_the_end(make: Make, monkeypatch: Any) -> None:
+    trainer = make(steps=8)
+    whole = PairBatches.batch
+
+    def nothing(self: PairBatches, epoch: int, some: Rows) -> Any:
+        made = whole(self, epoch, some)
+        return made._replace(target_real=made.target_real & False)
+
+    monkeypatch.setattr(PairBatches, "batch", nothing)
+    with pytest.raises(UserError, match="no batch of a whole epoch has a token to learn"):
+        trainer.run(Hook(1, lambda _: None), [], leave=lambda _: None)
+    assert trainer.state.step == 0
 
 
 def spoil_weight(trainer: Trainer, name: str) -> None:

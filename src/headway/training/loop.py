@@ -78,6 +78,7 @@ class Trainer:
         self.optimizers = make_optimizers(model, settings)
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.work = 0.0  # floating-point operations a token of this rank, once a step was counted
+        self.torn = False  # whether some weights may have made a step that others have not
 
     def run(self, log: Hook, hooks: Sequence[Hook], leave: Callable[[TrainState], None]) -> None:
         """Train to the last step, or until `patience` evaluations brought nothing better.
@@ -173,13 +174,16 @@ class Trainer:
         return {part: [next(found), next(found)] for part in sums}
 
     def _update(self, step: int, norm: Tensor) -> None:
-        if self.settings.clip:  # after the check: to scale by NaN would spoil every gradient
+        # after the check: to scale by NaN would spoil every gradient, and to scale by 1 takes time
+        if 0 < self.settings.clip < float(norm):
             nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+        self.torn = True
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["share"] * learning_rate(self.settings, step)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        self.torn = False
 
     def _take(
         self, batches: Iterator[tuple[int, int, Rows]]
@@ -188,10 +192,12 @@ class Trainer:
 
         And their targets by part, and tokens, over all ranks. Where there are no targets there is
         nothing to learn and nothing to divide by: they are passed over, which is said and counted,
-        and the schedule does not move.
+        and the schedule does not move. Raises UserError where a whole epoch has none.
         """
+        began: int | None = None
         while True:
             taken = [next(batches) for _ in range(self.settings.accumulate)]
+            began = taken[0][0] if began is None else began
             shares = [self._share(taken, *dealt) for dealt in self.ranks.deal(len(taken))]
             counts, tokens = Counter[str](), 0
             for _, batch, own in shares:
@@ -204,6 +210,12 @@ class Trainer:
             self.state.skipped += 1
             step, skipped = self.state.step + 1, self.state.skipped
             say(f"step {step}: batches without a target token passed over ({skipped} so far)")
+            if self.state.epoch > began + 1:
+                raise UserError(
+                    "no batch of a whole epoch has a token to learn",
+                    where="data.train",
+                    todo="look at some with headway data preview RECIPE",
+                )
 
     def _share(
         self, taken: list[tuple[int, int, Rows]], number: int, part: int, parts: int
