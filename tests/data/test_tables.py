@@ -214,13 +214,15 @@ def test_a_class_of_the_hub_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch)
     rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}, {"text": "c", "label": -1}]
     stream = SimpleNamespace(load_dataset=lambda *_, **__: DataSet(rows))
     monkeypatch.setitem(sys.modules, "datasets", stream)
-    wanted = Wanted({"text": "text", "label": "label"}, "data.train", numbers=("label",))
-    rows_read = hub_rows("a", None, "train", wanted, streaming=False)
-    assert [getattr(row, "texts", row) for row in rows_read] == [
-        ("a", "yes"),
-        ("b", "no"),
-        ("c", "-1"),
-    ]
+    for columns in ({"text": "text", "label": "label"}, {"text": 0, "label": 1}):
+        wanted = Wanted(columns, "data.train", numbers=frozenset({"label"}), classes={})
+        rows_read = hub_rows("a", None, "train", wanted, streaming=False)
+        assert [getattr(row, "texts", row) for row in rows_read] == [
+            ("a", "yes"),
+            ("b", "no"),
+            ("c", "-1"),
+        ]
+        assert wanted.classes == {"label": ("no", "yes")}
 
 
 def test_what_the_hub_refuses_and_what_is_not_installed(

@@ -6,15 +6,17 @@ import json
 import os
 import random
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import headway
 from headway.data.labelled import classes_of, read_labelled
-from headway.runs.glue import as_in_files
+from headway.runs.glue import as_in_files, evaluate_task
 from headway.settings.base import parse
 from headway.settings.glue import GLUE, glue_recipe
 from headway.settings.rows import LabelSettings
@@ -164,6 +166,60 @@ def test_the_hub_takes_the_place_of_the_files(monkeypatch: pytest.MonkeyPatch) -
     begin = {"model.from": "a", "model.preset": "bert-tiny"}
     recipe: Any = load_recipe("glue/mrpc", {**begin, "data.train": part, "data.valid": part})
     assert recipe.data.train.to_table() == {"bad": "few", "streaming": False, **part}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The toy MRPC as a data set of the hub has it; the part of a recipe that reads it."""
+    names = ["not_equivalent", "equivalent"]
+
+    def load_dataset(name: str, config: str, *, split: str, streaming: bool) -> Any:
+        assert (name, config, streaming) == ("some/glue", "mrpc", False)
+        file = tmp_path / "glue" / "MRPC" / f"{'dev' if split == 'validation' else split}.tsv"
+        lines = file.read_text(encoding="utf-8-sig").splitlines()[1:]
+        fields = [line.split("\t") for line in lines]
+        found = DataSet(
+            {"sentence1": a, "sentence2": b, "label": int(y)} for y, _, _, a, b in fields
+        )
+        found.features = {"label": SimpleNamespace(names=names)}
+        return found
+
+    class DataSet(list[Any]):
+        column_names = ("sentence1", "sentence2", "label")
+        features: dict[str, Any]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    columns = {"text": "sentence1", "second": "sentence2", "label": "label"}
+    return {"hub": "some/glue", "config": "mrpc", **columns}
+
+
+def test_files_and_hub_are_learnt_and_judged_alike(
+    origin: Path, hub: dict[str, Any], tmp_path: Path, cli: Cli
+) -> None:
+    begin = {"model.from": str(origin), "train.steps": 6, "train.dtype": "float32"}
+    begin |= {"train.learning_rate": 3e-2, "evaluate.metric": "accuracy"}
+    of_files = headway.train("glue/mrpc", out=tmp_path / "files", **begin)
+    names = {"data.train": hub, "data.valid": hub, **begin}
+    of_hub = headway.train("glue/mrpc", out=tmp_path / "hub", **names)
+    assert of_hub.labels == ["not_equivalent", "equivalent"]
+    turned = headway.train(
+        "glue/mrpc", out=tmp_path / "turned", **names, **{"data.labels": of_hub.labels[::-1]}
+    )
+    for run in (of_files, of_hub, turned):
+        (by_files,) = evaluate_task(run, "glue/mrpc")
+        (by_hub,) = evaluate_task(run, "glue/mrpc", "hub:some/glue")
+        assert by_hub.file == "some/glue mrpc validation"
+        assert (by_files.scores, by_files.told) == (by_hub.scores, by_hub.told)
+        told = [label == "1" for label in by_files.told]
+        right = [place % 2 == 1 for place in range(64)]
+        hits = sum(a and b for a, b in zip(told, right, strict=True))
+        assert by_files.scores["f1"] == pytest.approx(200 * hits / (sum(told) + sum(right)))
+    assert (
+        evaluate_task(of_files, "glue/mrpc")[0].scores
+        == evaluate_task(of_hub, "glue/mrpc")[0].scores
+    )
+    said = cli("evaluate", tmp_path / "hub", "--task", "glue/mrpc", "--glue", tmp_path / "glue")
+    assert said.code == 0, said.err
 
 
 def test_labels_by_the_names_of_the_hub_are_those_of_the_files() -> None:

@@ -44,6 +44,14 @@ Beam = Annotated[
         help="Hypotheses kept side by side; 1 is greedy. The recipe's if not set.",
     ),
 ]
+Glue = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the task has its folder, or hub:NAME, a data set of the hub; "
+        "$HEADWAY_DATA/glue if not set.",
+    ),
+]
 JsonFile = Annotated[
     Path | None,
     typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from headway.base.errors import UserError
 from headway.base.files import refuse_same, write_atomic
-from headway.cli.options import Device, JsonFile, Model, refuse_inputs, write_json
+from headway.cli.options import Device, Glue, JsonFile, Model, refuse_inputs, write_json
 
 
 def prompt(  # long: its options
@@ -19,10 +19,7 @@ def prompt(  # long: its options
         str | None,
         typer.Option(metavar="NAME", help="A task of GLUE, such as glue/sst2."),
     ] = None,
-    glue: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where the task has its folder; $HEADWAY_DATA/glue."),
-    ] = None,
+    glue: Glue = None,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Or questions as JSON lines: prompt, choices, answer."),

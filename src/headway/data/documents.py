@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -18,7 +19,7 @@ from headway.data.near import NearSeen
 from headway.data.notes import DUPLICATE, JUDGED, MOJIBAKE, NEAR, Notes
 from headway.data.pair_stream import FEW, WRONG, Hashes, Seen
 from headway.data.rows import Bad, Row, Wanted, expand, undecodable
-from headway.data.tables import PartName, dataset_rows, split_of, table_rows
+from headway.data.tables import PartName, dataset_rows, hub_origin, table_rows
 from headway.settings.documents import (
     BuiltinTexts,
     DocumentSettings,
@@ -225,7 +226,7 @@ def _origin(part: DocumentSource, name: PartName) -> str:
     if isinstance(part, TextTable):
         return f"{part.file}, column {part.text}"
     if isinstance(part, HubTexts):
-        return " ".join(filter(None, (part.hub, part.config, split_of(part, name))))
+        return hub_origin(part, name)
     return part.corpus
 
 
@@ -246,11 +247,14 @@ def _builtin(part: BuiltinTexts) -> Iterator[Row]:
 def _files(part: TextFiles, key: str) -> Iterator[Row | Bad]:
     pattern = expand(part.files, f"{key}.files")
     paths = sorted(glob.glob(pattern, recursive=True))
+    if glob.has_magic(pattern):  # ** finds folders too
+        paths = [path for path in paths if not os.path.isdir(path)]
     if not paths:
         raise UserError("there is no such file", where=pattern, todo="check the path")
     number = 0
     for path in paths:
-        for lines in _documents(stream_lines(path, errors=part.errors), part.document):
+        read = stream_lines(path, errors=part.errors, may_be_empty=True)
+        for lines in _documents(read, part.document):
             number += 1
             text = [line for line in lines if isinstance(line, str)]
             bad = next((line for line in lines if isinstance(line, bytes)), None)
@@ -261,7 +265,7 @@ def _files(part: TextFiles, key: str) -> Iterator[Row | Bad]:
 
 
 def _documents(lines: Iterator[str | bytes], document: str) -> Iterator[list[str | bytes]]:
-    """The lines of each document; a line that is one has no line end to be learnt."""
+    """The lines of each document."""
     if document == "file":
         yield list(lines)
         return

@@ -12,7 +12,7 @@ from headway.data.held_out import HELD, HeldOut
 from headway.data.notes import DUPLICATE, Finding, Notes
 from headway.data.pair_stream import FEW
 from headway.data.rows import Bad, Row, Wanted
-from headway.data.tables import PartName, dataset_rows, table_rows
+from headway.data.tables import PartName, dataset_rows, hub_origin, table_rows
 from headway.settings.data import HubReader, TableReader
 from headway.settings.rows import AnswerSettings, LabelSettings
 
@@ -23,12 +23,16 @@ CONTRADICTORY = "seen before, and told otherwise"
 
 @dataclass(frozen=True)
 class Examples:
-    """The texts of each row, the last of which is to be told, and what was noticed."""
+    """The texts of each row, the last of which is to be told, and what was noticed.
+
+    `classes` are those that the last can be, in order, where the data say them.
+    """
 
     rows: list[tuple[str, ...]]
     origin: str
     findings: tuple[Finding, ...]
     numbers: list[int]  # of the rows' lines
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,7 +81,10 @@ def read_examples(
         return None
     key = f"data.{own}"
     reading = _Reading(part, key, name, fault, held_out if own == "train" else None)
-    return reading.finish(_rows(part, wanted(part, key), own))
+    asked = wanted(part, key)._replace(classes={})
+    found = reading.finish(_rows(part, asked, own))
+    *_, last = asked.columns
+    return replace(found, classes=(asked.classes or {}).get(last, ()))
 
 
 def _rows(part: TableReader | HubReader, wanted: Wanted, name: PartName) -> Iterator[Row | Bad]:
@@ -98,7 +105,8 @@ class _Reading:
 
     @property
     def origin(self) -> str:
-        of = self.part.file if isinstance(self.part, TableReader) else self.part.hub
+        own: PartName = "train" if self._is_held else self.name
+        of = self.part.file if isinstance(self.part, TableReader) else hub_origin(self.part, own)
         return f"{of}, {HELD[self.name]}" if self._is_held else of
 
     @property

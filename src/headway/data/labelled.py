@@ -41,9 +41,10 @@ def read_labelled(
 
 
 def classes_of(train: Examples) -> list[str]:
-    """The labels that stand in the training part, in order: numbers by size, else by letters.
+    """The labels that stand in the training part, in the order that the data give them.
 
-    Raises UserError if there are fewer than two.
+    Where they give none it is that of numbers by size, else of letters. Raises UserError if there
+    are fewer than two.
     """
     found = set(train.column(-1))
     if len(found) < 2:
@@ -52,6 +53,8 @@ def classes_of(train: Examples) -> list[str]:
             where=train.origin,
             todo="check data.train.label; for labels that are numbers, set data.regression = true",
         )
+    if found <= set(train.classes):
+        return [label for label in train.classes if label in found]
     return sorted(found, key=int if all(map(_is_whole, found)) else str)
 
 

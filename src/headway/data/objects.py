@@ -75,10 +75,16 @@ def hub_rows(
         ) from error
     names = list(found.column_names or ())
     if names:  # a stream may not know them
-        for each, column in wanted.columns.items():
-            _column(names, column, f"{key}.{each}")
+        columns: dict[str, str | int] = {
+            each: _column(names, column, f"{key}.{each}") for each, column in wanted.columns.items()
+        }
+        wanted = wanted._replace(columns=columns)
     features = getattr(found, "features", None) or {}
     classes = {name: each.names for name, each in features.items() if hasattr(each, "names")}
+    if wanted.classes is not None:
+        for each, column in wanted.columns.items():
+            if column in classes:
+                wanted.classes[each] = tuple(classes[column])
     number = 0
     try:
         for number, value in enumerate(found, start=1):

@@ -49,12 +49,14 @@ class Wanted(NamedTuple):
     """Which columns of a table are read: what the recipe calls them below `key` -> the column.
 
     Those of the names `numbers` may hold numbers too, those of `lists` lists, which become text.
+    Into `classes` the reader puts the classes of a name, in order, where the data have such.
     """
 
     columns: dict[str, str | int]
     key: str
     numbers: frozenset[str] = frozenset()
     lists: frozenset[str] = frozenset()
+    classes: dict[str, tuple[str, ...]] | None = None
 
     def empty(self, number: int) -> Row:
         """A row in which nothing stands."""

@@ -72,6 +72,11 @@ def dataset_rows(part: HubReader, wanted: Wanted, name: PartName) -> Iterator[Ro
     return islice(rows, part.lines)
 
 
+def hub_origin(part: HubReader, name: PartName) -> str:
+    """What messages call a part of a hub data set."""
+    return " ".join(filter(None, (part.hub, part.config, split_of(part, name))))
+
+
 def split_of(part: HubReader, name: PartName) -> str:
     """The split of a hub data set that a part is."""
     return part.split or ("validation" if name == "valid" else name)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headway.base.errors import UserError
+from headway.data.examples import Examples
 from headway.data.labelled import read_labelled
 from headway.data.rows import expand
 from headway.data.tables import PartName
@@ -42,12 +44,13 @@ class TaskScores:
 
 
 def evaluate_task(
-    classifier: TextClassifier, name: str, folder: Path | None = None
+    classifier: TextClassifier, name: str, folder: str | Path | None = None
 ) -> list[TaskScores]:
     """The official scores on the validation files of a task; those of its test have no labels.
 
-    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. Raises UserError for an
-    unknown task, files that are not there, and a classifier of other labels.
+    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None, and hub:NAME a data set
+    of the hub, such as hub:nyu-mll/glue. Raises UserError for an unknown task, files that are not
+    there, and a classifier of other labels.
     """
     settings, task = task_data(name, folder), GLUE[name]
     if task.regression != (classifier.labels is None):
@@ -56,12 +59,12 @@ def evaluate_task(
     return [
         found
         for part in ("valid", "test")
-        if (found := _judged(classifier, settings, part, task)) is not None
+        if (found := _judged(classifier, settings, part, name)) is not None
     ]
 
 
-def task_data(name: str, folder: Path | None) -> LabelSettings:
-    """The files of a task, in the tasks' `folder` or in ${HEADWAY_DATA}/glue.
+def task_data(name: str, folder: str | Path | None) -> LabelSettings:
+    """The data of a task, in the tasks' `folder`, in ${HEADWAY_DATA}/glue, or of the hub.
 
     Raises UserError for an unknown task, and if neither is set.
     """
@@ -75,11 +78,27 @@ def task_data(name: str, folder: Path | None) -> LabelSettings:
     return parse(LabelSettings, table, where=name)
 
 
+def read_task(
+    name: str, settings: LabelSettings, part: PartName, labels: Sequence[str] | None = None
+) -> Examples | None:
+    """The rows of a part of a task, with labels as the files have them wherever they come from.
+
+    Raises UserError as `read_labelled` does, for labels that are none of `labels`.
+    """
+    names = _file_labels(GLUE[name])
+    known = None if labels is None else {*labels, *names}
+    found = read_labelled(settings, part, None if known is None else sorted(known))
+    if found is None:
+        return None
+    return replace(found, rows=[(*texts, names.get(label, label)) for *texts, label in found.rows])
+
+
 def _judged(
-    classifier: TextClassifier, settings: LabelSettings, part: PartName, task: GlueTask
+    classifier: TextClassifier, settings: LabelSettings, part: PartName, name: str
 ) -> TaskScores | None:
+    task = GLUE[name]
     labels = as_in_files(classifier.labels, task)
-    examples = read_labelled(settings, part)
+    examples = read_task(name, settings, part)
     if examples is None:
         return None
     strange = sorted(set(examples.column(-1)) - set(labels or examples.column(-1)))
@@ -93,11 +112,12 @@ def _judged(
         truth = np.array([float(each) for each in examples.column(-1)])
         scores, told = number_scores(truth, numbers), numbers.tolist()
     else:
-        places = outputs.argmax(dim=-1).numpy()
-        known = {label: place for place, label in enumerate(labels)}
-        right = np.array([known[each] for each in examples.column(-1)])
-        scores = class_scores(right, places, len(known))
-        told = [labels[place] for place in places]
+        told = [labels[place] for place in outputs.argmax(dim=-1).tolist()]
+        places = {label: place for place, label in enumerate(sorted(labels))}  # F1 is that of "1"
+        right, said = (
+            np.array([places[each] for each in side]) for side in (examples.column(-1), told)
+        )
+        scores = class_scores(right, said, len(places))
     return TaskScores(
         examples.origin,
         examples.digest(),
@@ -110,7 +130,12 @@ def _judged(
 
 def as_in_files(labels: list[str] | None, task: GlueTask) -> list[str] | None:
     """The labels of a classifier, by the names of the files if it learnt them from the hub."""
-    names = dict(zip(task.named or (), ("0", "1"), strict=False))
+    names = _file_labels(task)
     if labels is None or set(labels) != set(names):
         return labels
     return [names[label] for label in labels]
+
+
+def _file_labels(task: GlueTask) -> dict[str, str]:
+    """What the hub calls a label -> what the files call it, where they differ."""
+    return dict(zip(task.named or (), ("0", "1"), strict=False))

@@ -12,11 +12,10 @@ import numpy as np
 from headway.base.errors import UserError, is_broken, unknown
 from headway.base.files import digest
 from headway.data.examples import Examples
-from headway.data.labelled import read_labelled
 from headway.data.lines import stream_lines
 from headway.data.tables import PartName
 from headway.evaluate.prompting import PROMPTS, Question, fill
-from headway.runs.glue import task_data
+from headway.runs.glue import read_task, task_data
 from headway.settings.glue import GLUE
 
 _POOL = 4  # times the most examples of a question: so many rows of a file are set apart for them
@@ -45,7 +44,7 @@ class PromptTask:
 
 def glue_task(
     name: str,
-    folder: Path | None,
+    folder: str | Path | None,
     *,
     most: int,
     seed: int,
@@ -54,7 +53,8 @@ def glue_task(
 ) -> PromptTask:
     """A task of GLUE: questions of its validation part, examples of its training part.
 
-    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None. A template has {text}
+    `folder` has the tasks' own folders; ${HEADWAY_DATA}/glue if it is None, hub:NAME a data set of
+    the hub. A template has {text}
     and, of a pair, {second}. Raises UserError for a task that is not known or cannot be asked in
     words, and for fewer rows than `most` examples.
     """
@@ -67,7 +67,7 @@ def glue_task(
     text = PROMPTS[name].template if template is None else template
 
     def questions(part: PartName) -> tuple[Examples, list[Question]]:
-        found = read_labelled(settings, part, list(words))
+        found = read_task(name, settings, part, list(words))
         assert found is not None, "each task has both parts"
         made = []
         for line, row in zip(found.numbers, found.rows, strict=True):

@@ -7,19 +7,22 @@ from typing import Any, NamedTuple
 from headway.base.errors import unknown
 
 FILES = "${HEADWAY_DATA}/glue"  # the folder in which each task has its own
+HUB = "hub:"  # what follows is a data set of the hub with the tasks as its configurations
 Column = str | int
 
 
 class GlueTask(NamedTuple):
     """A task as its files circulate: the columns are names, or numbers of files without a head.
 
-    The first of the official metrics chooses the best weights. `named` is what the data set of the
-    hub calls the labels that the files call 0 and 1, where it has names of its own.
+    The first of the official metrics chooses the best weights. `hub` are the columns of texts in
+    the data set of the hub, `named` is what that calls the labels that the files call 0 and 1,
+    where it has names of its own.
     """
 
     description: str
     folder: str
     columns: tuple[Column, ...]  # of the text, the second text if there is one, the label
+    hub: tuple[str, ...]
     metrics: tuple[str, ...] = ("accuracy",)
     valid: str = "dev"
     test: str | None = None
@@ -31,12 +34,16 @@ class GlueTask(NamedTuple):
         return "pearson" in self.metrics
 
 
-_TWO = ("sentence1", "sentence2", "label")
+_SENTENCES = ("sentence1", "sentence2")
+_QUESTIONS = ("question1", "question2")
+_SPLITS = {"dev": "validation", "dev_matched": "validation_matched"}
+_SPLITS |= {"dev_mismatched": "validation_mismatched"}
 GLUE: dict[str, GlueTask] = {
     "glue/cola": GlueTask(
         "Is a sentence grammatical? (CoLA)",
         "CoLA",
         (3, 1),
+        ("sentence",),
         ("matthews",),
         named=("unacceptable", "acceptable"),
     ),
@@ -44,41 +51,55 @@ GLUE: dict[str, GlueTask] = {
         "Is a review positive? (SST-2)",
         "SST-2",
         ("sentence", "label"),
+        ("sentence",),
         named=("negative", "positive"),
     ),
     "glue/mrpc": GlueTask(
         "Do two sentences say the same? (MRPC)",
         "MRPC",
         ("#1 String", "#2 String", "Quality"),
+        _SENTENCES,
         ("f1", "accuracy"),
         named=("not_equivalent", "equivalent"),
     ),
     "glue/stsb": GlueTask(
         "How alike are two sentences, from 0 to 5? (STS-B)",
         "STS-B",
-        ("sentence1", "sentence2", "score"),
+        (*_SENTENCES, "score"),
+        _SENTENCES,
         ("pearson", "spearman"),
     ),
     "glue/qqp": GlueTask(
         "Do two questions ask the same? (QQP)",
         "QQP",
-        ("question1", "question2", "is_duplicate"),
+        (*_QUESTIONS, "is_duplicate"),
+        _QUESTIONS,
         ("f1", "accuracy"),
         named=("not_duplicate", "duplicate"),
     ),
     "glue/mnli": GlueTask(
         "Does a sentence follow, contradict, or neither? (MNLI)",
         "MNLI",
-        ("sentence1", "sentence2", "gold_label"),
+        (*_SENTENCES, "gold_label"),
+        ("premise", "hypothesis"),
         valid="dev_matched",
         test="dev_mismatched",
     ),
     "glue/qnli": GlueTask(
-        "Does a sentence answer a question? (QNLI)", "QNLI", ("question", "sentence", "label")
+        "Does a sentence answer a question? (QNLI)",
+        "QNLI",
+        ("question", "sentence", "label"),
+        ("question", "sentence"),
     ),
-    "glue/rte": GlueTask("Does a sentence follow from another? (RTE)", "RTE", _TWO),
+    "glue/rte": GlueTask(
+        "Does a sentence follow from another? (RTE)", "RTE", (*_SENTENCES, "label"), _SENTENCES
+    ),
     "glue/wnli": GlueTask(
-        "Who is meant by a pronoun? (WNLI)", "WNLI", _TWO, named=("not_entailment", "entailment")
+        "Who is meant by a pronoun? (WNLI)",
+        "WNLI",
+        (*_SENTENCES, "label"),
+        _SENTENCES,
+        named=("not_entailment", "entailment"),
     ),
 }
 
@@ -86,23 +107,26 @@ GLUE: dict[str, GlueTask] = {
 def glue_data(name: str, folder: str | None = None) -> dict[str, Any]:
     """The table `data` of a task's recipe.
 
-    `folder` is the one in which each task has its own; `FILES` if it is None. Raises UserError for
-    an unknown task.
+    `folder` is the one in which each task has its own, or a data set of the hub behind `HUB`;
+    `FILES` if it is None. Raises UserError for an unknown task.
     """
     if name not in GLUE:
         raise unknown("task", name, GLUE)
     task = GLUE[name]
     parts = {"train": "train", "valid": task.valid, "test": task.test}
-    columns = dict(zip(_names(task), task.columns, strict=True))
     settings: dict[str, Any] = {"kind": "labels", "max_tokens": 128}
     if task.regression:
         settings["regression"] = True
-    tables = {
-        part: {"file": f"{folder or FILES}/{task.folder}/{file}.tsv", **columns}
-        for part, file in parts.items()
-        if file is not None
-    }
-    return {**settings, **tables}
+    hub = (folder or FILES).startswith(HUB)
+    columns = (*task.hub, "label") if hub else task.columns
+    for part, file in parts.items():
+        if file is not None:
+            place: dict[str, Any] = {"file": f"{folder or FILES}/{task.folder}/{file}.tsv"}
+            if hub:
+                place = {"hub": (folder or "").removeprefix(HUB), "config": name.partition("/")[2]}
+                place["split"] = _SPLITS.get(file, file)
+            settings[part] = {**place, **dict(zip(_names(task), columns, strict=True))}
+    return settings
 
 
 def glue_recipe(name: str) -> dict[str, Any]:
