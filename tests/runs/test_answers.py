@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,27 @@ def test_ends_that_are_cut_off_are_told(place: Path) -> None:
     shares = [line for line in found.notices if "the end of the answer is learnt in" in line]
     (share,) = (float(line.split(" in ")[1].split("%")[0]) for line in shares)
     assert 0 < share < 100
+
+
+def test_rows_that_the_template_refuses_are_told_and_may_be_left_out(
+    place: Path, tmp_path: Path
+) -> None:
+    talk = rows()[0]["messages"]
+    lines = [json.dumps({"messages": talk}) for _ in range(3)]
+    lines.insert(1, json.dumps({"messages": [{"role": "tool", "content": "x"}, talk[1]]}))
+    (tmp_path / "talks.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    shutil.copytree(place / "gpt2", tmp_path / "gpt2")
+    config = json.loads((tmp_path / "gpt2/tokenizer_config.json").read_text("utf-8"))
+    refuses = "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+    config["chat_template"] = refuses + TEMPLATE
+    (tmp_path / "gpt2/tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    part = {"file": str(tmp_path / "talks.jsonl"), "messages": "messages"}
+    with pytest.raises(UserError, match=r"talks\.jsonl:2: .*no tools.*1 of 4 rows.*bad = 'drop'"):
+        task(tmp_path, part=part)
+    found = task(tmp_path, part={**part, "bad": "drop"}).material
+    assert found is not None
+    assert "1 rows refused by the chat template: 2" in found.notices
+    assert len(found.batches.epoch(0)[0]) == 3
 
 
 def said(run: Path) -> list[tuple[str, str]]:

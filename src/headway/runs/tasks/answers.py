@@ -15,6 +15,7 @@ from headway.batches.pairs import EncodedSide
 from headway.checkpoint.run import RunFolder
 from headway.data.answers import conversation, read_answers
 from headway.data.examples import Examples
+from headway.data.pair_stream import FEW
 from headway.data.tables import PartName
 from headway.evaluate.likelihood import Likelihood
 from headway.models.build import build_decoder
@@ -38,13 +39,14 @@ class AnswerRows:
     """Rows of ids of which those are learnt that `learnt` marks with 1.
 
     `ends` is how many have their last end symbol among them; `left_out` how many examples have no
-    answer within the length.
+    answer within the length, `refused` the lines of those that the chat template does not take.
     """
 
     ids: EncodedSide
     learnt: EncodedSide
     ends: int
     left_out: int
+    refused: list[int]
 
 
 class AnswerPart(NamedTuple):
@@ -103,10 +105,12 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
     def encode(self, examples: Examples) -> AnswerRows:
         """The rows of a part, each cut to the longest; those without an answer are left out.
 
-        Raises UserError if none is left.
+        Raises UserError if none is left, and if the chat template refuses more rows than the
+        recipe allows to be bad.
         """
         ids, learnt, ends = list[list[int]](), list[list[int]](), 0
-        for pieces in map(self.pieces, examples.rows):
+        whole_rows, refused = self._taken(examples)
+        for pieces in whole_rows:
             row = [id for some, _ in pieces for id in some][: self.longest]
             marks = [int(said) for some, said in pieces for _ in some][: self.longest]
             whole = sum(len(some) for some, _ in pieces) <= self.longest
@@ -122,8 +126,27 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
                 where=examples.origin,
                 todo="raise data.max_tokens",
             )
-        left_out = len(examples) - len(ids)
-        return AnswerRows(EncodedSide.of(ids), EncodedSide.of(learnt), ends, left_out)
+        left_out = len(whole_rows) - len(ids)
+        return AnswerRows(EncodedSide.of(ids), EncodedSide.of(learnt), ends, left_out, refused)
+
+    def _taken(self, examples: Examples) -> tuple[list[Pieces], list[int]]:
+        """The pieces of each example, and the lines of those that the chat template refuses."""
+        taken, refused, first = list[Pieces](), list[int](), None
+        for line, row in zip(examples.numbers, examples.rows, strict=True):
+            try:
+                taken.append(self.pieces(row))
+            except UserError as error:
+                first, refused = first or error, [*refused, line]
+        bad, n = self.recipe.data.train.bad, len(refused)
+        if first is not None and (
+            not taken or bad == "refuse" or (bad == "few" and n > FEW * len(examples))
+        ):
+            if not taken:  # it is not the row that is wrong
+                raise first
+            todo = f"{n:,} of {len(examples):,} rows are so: correct them, or set "
+            todo += "data.train.bad = 'drop'"
+            raise UserError(first.what, where=f"{examples.origin}:{refused[0]}", todo=todo)
+        return taken, refused
 
     def pieces(self, row: tuple[str, ...]) -> Pieces:
         """The ids of an example, from its prompt to the end of its answer."""
@@ -184,6 +207,9 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
         settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
         n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
         told = [line for name, part in parts.items() for line in part.examples.notices(name)]
+        if rows.refused:
+            lines = ", ".join(map(str, rows.refused[:5]))
+            told.append(f"{len(rows.refused):,} rows refused by the chat template: {lines}")
         if rows.left_out:
             told.append(f"{rows.left_out:,} rows without an answer within {self.longest} tokens")
         told += [
