@@ -158,6 +158,28 @@ def test_patience_needs_something_to_wait_for(
     assert not (tmp_path / "run").exists()
 
 
+def test_an_error_while_judging_costs_no_training(
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = RunHooks.on_evaluate
+
+    def fails(self: RunHooks, state: TrainState) -> None:
+        if state.step == 6:
+            raise KeyError("an error of ours")
+        real(self, state)
+
+    table = small(toy_recipe, steps=8, evaluate_every=3, save_every=8)
+    headway.train(table, out=tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        patched.setattr(RunHooks, "on_evaluate", fails)
+        with pytest.raises(KeyError, match="an error of ours"):
+            headway.train(table, out=tmp_path / "run")
+    assert steps_on_disk(tmp_path / "run") == [6]
+    headway.train(None, out=tmp_path / "run", resume=True)
+    one, other = (RunFolder(tmp_path / name).weights() for name in ("whole", "run"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_what_is_not_finite_is_not_saved(
     toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from headway.base.errors import Interrupted, UserError
 from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.weights import fill
@@ -78,9 +79,8 @@ class Run:
             if held and ranks.leads:
                 log.write({"kind": "memory", "step": self.trainer.state.step, "bytes": held})
             hooks.on_end(self.trainer.state)
-        except NotFinite:
-            if all(bool(whole(weight).isfinite().all()) for weight in self.trainer.weights):
-                hooks.on_save(self.trainer.state)
+        except Exception as error:
+            self._rescue(hooks, error)
             raise
         finally:
             log.close()
@@ -93,6 +93,19 @@ class Run:
             self.task.summarise(self.folder, best)
         ranks.wait()
         return best
+
+    def _rescue(self, hooks: RunHooks, error: Exception) -> None:
+        """Save what was trained until an error, so that no work is lost with it.
+
+        Ranks save together: all of them see a loss that is not finite, and perhaps nothing else.
+        """
+        trainer = self.trainer
+        together = isinstance(error, NotFinite) or trainer.ranks.size == 1
+        if not together or trainer.torn or isinstance(error, Interrupted):  # which is saved
+            return
+        with contextlib.suppress(UserError, OSError, MemoryError, RuntimeError):  # a full disk, say
+            if all(bool(whole(weight).isfinite().all()) for weight in trainer.weights):
+                hooks.on_save(trainer.state)
 
     def _judged(self) -> nn.Module:
         """The model that is trained; a whole one beside it, if that is spread over ranks."""
