@@ -127,6 +127,17 @@ def test_what_stops_goes_on_exactly(
     goes_on_exactly(recipe, steps=11, save_every=4, evaluate_every=6)
 
 
+def test_what_is_shown_begins_with_one_document(recipe: dict[str, Any], tmp_path: Path) -> None:
+    """Also where that is shorter than the beginnings that are wanted."""
+    evaluate = {**recipe["evaluate"], "prompt_tokens": 11, "samples": 9}
+    headway.train({**recipe, "evaluate": evaluate}, out=tmp_path / "run", train={"steps": 1})
+    shown = [each["beginning"].split() for each in records(tmp_path / "run", "test")[0]["passages"]]
+    assert len(shown) == 9
+    for words in shown:
+        first = COUNTED.index(words[0])
+        assert words == COUNTED[first:]
+
+
 def test_it_is_judged_again_alike(run: Path, cli: Callable[..., Any], tmp_path: Path) -> None:
     said = cli("evaluate", run, "--device", "cpu", "--json", tmp_path / "found.json")
     assert said.code == 0, said
@@ -135,6 +146,9 @@ def test_it_is_judged_again_alike(run: Path, cli: Callable[..., Any], tmp_path: 
         records(run, "test")[0],
     )
     assert found["part"] == "valid"
+    hashes = RunFolder(run).data_hashes()
+    assert found["data"] == {key: hashes[key] for key in hashes if key.startswith("valid.")}
+    assert (found["model"], found["settings"]["rows"]) == (str(run), 20)
     for key in ("nll", "perplexity", "bits_per_byte", "tokens", "nll_letters"):
         assert found[key] == pytest.approx(logged[key], rel=1e-5)
     assert said.out.decode().startswith("valid: perplexity ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,14 @@ import pytest
 
 import headway
 from headway.base.errors import UserError
+from headway.batches.masked import MaskedBatches
 from headway.checkpoint.run import RunFolder
+from headway.runs.corpus import CORPUS
 from headway.runs.filler import Filler
 from headway.runs.open_model import open_embedder, open_filler, open_language_model
+from headway.runs.tasks.masked import MaskedTask
+from headway.settings.kinds import MaskedRecipe
+from headway.settings.recipe import load_recipe
 
 ANIMALS = {"cat": "milk", "dog": "meat", "cow": "grass", "bee": "nectar", "fox": "mice"}
 
@@ -112,6 +118,20 @@ def test_the_report_of_the_data_says_shares_of_tokens(run: Path) -> None:
     wanted = data["short"]["tokens"] / (data["short"]["tokens"] + data["told"]["tokens"])
     assert data["short"]["share"] == pytest.approx(wanted)
     assert data["short"]["documents"] == 20
+
+
+def test_passes_are_how_often_a_source_is_read(recipe: dict[str, Any]) -> None:
+    made = load_recipe({**recipe, "train": {**recipe["train"], "steps": 60}})
+    assert isinstance(made, MaskedRecipe)
+    material = MaskedTask.prepare(made, None).material
+    assert material is not None
+    batches = material.batches
+    assert isinstance(batches, MaskedBatches)
+    seen = Counter[int]()
+    for _, (epoch, _, rows) in zip(range(60), batches.after(0, 0), strict=False):
+        seen.update(batches.places(epoch, rows)[0].tolist())
+    for place, each in enumerate(material.reports[CORPUS].values()):
+        assert each["passes"] == pytest.approx(seen[place] / batches.sources[place].n_rows, rel=0.1)
 
 
 def test_what_stops_goes_on_exactly(

@@ -9,7 +9,9 @@ import pytest
 from headway.base.errors import UserError
 from headway.settings.base import parse
 from headway.settings.data import BuiltinPairs, DataSettings, HubPairs, PairFiles, TableFile
+from headway.settings.rows import LabelSettings
 from headway.settings.toml import dump_toml
+from headway.settings.training import FineTuneSettings
 
 PARTS: dict[type, dict[str, Any]] = {
     PairFiles: {"source": "a.fr", "target": "a.en"},
@@ -31,6 +33,20 @@ def test_a_key_tells_the_kind_of_a_part(kind: type) -> None:
     again = parse(DataSettings, made.to_table(), where="recipe")
     assert again == made
     assert dump_toml(again.to_table())
+
+
+def test_pairs_are_pairs_in_all_parts() -> None:
+    part = {"file": "a.tsv", "text": 0, "label": 1}
+    pair = {**part, "second": 2}
+    for train, valid, told in ((pair, part, "train"), (part, pair, "valid")):
+        with pytest.raises(UserError, match=rf"data\.{told} has a second text, and data\."):
+            parse(LabelSettings, {"kind": "labels", "train": train, "valid": valid}, where="recipe")
+
+
+@pytest.mark.parametrize(("n", "steps"), [(10, 3), (20, 3), (33, 6), (40, 6), (3200, 300)])
+def test_epochs_are_passes_over_few_rows_too(n: int, steps: int) -> None:
+    """The last batch of a pass counts as one, however few rows it has."""
+    assert FineTuneSettings(epochs=3.0, batch_rows=32).for_rows(n).steps == steps
 
 
 def test_columns_by_number_survive_being_written_down() -> None:

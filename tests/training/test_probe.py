@@ -79,9 +79,9 @@ def test_where_products_in_bfloat16_are_slow_it_is_not_tried(
 def test_another_training_is_measured_for_itself(
     make: Make, cache: Path, stopwatch: Stopwatch
 ) -> None:
-    for count, trainer in enumerate(
-        (make(), make("recurrent"), make(batch_tokens=90), make(optimizer="muon")), start=1
-    ):
+    trainings = [make(), make("recurrent"), make(batch_tokens=90), make(optimizer="muon")]
+    trainings += [make(checkpoint_activations=True), make("transformer-plain")]
+    for count, trainer in enumerate(trainings, start=1):
         faster_dtype(trainer)
         assert len(stopwatch.asked) == 2 * count
         assert len(json.loads(cache.read_text(encoding="utf-8"))) == count

@@ -10,7 +10,7 @@ import typer
 
 from headway.base.errors import UserError
 from headway.base.progress import say
-from headway.cli.options import Beam, Device, JsonFile, Run, refuse_inputs, write_json
+from headway.cli.options import Beam, Device, Glue, JsonFile, Run, refuse_inputs, write_json
 
 
 def evaluate(  # long: its options
@@ -26,10 +26,7 @@ def evaluate(  # long: its options
         str | None,
         typer.Option(metavar="NAME", help="A task of GLUE for a classifier, such as glue/mrpc."),
     ] = None,
-    glue: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where the task has its folder; $HEADWAY_DATA/glue."),
-    ] = None,
+    glue: Glue = None,
     tasks: Annotated[
         str | None,
         typer.Option(
@@ -97,9 +94,8 @@ def _evaluate_held_out(run: Path, json: Path | None, device: str) -> bool:
     found = judge_run(run, device=device)
     if found is None:
         return False
-    part, judgement = found
-    print(f"{part}: {judgement.said}")
-    write_json(json, {"part": part, **judgement.record})
+    print(f"{found.part}: {found.said}")
+    write_json(json, {"model": str(run), **found.to_table()})
     return True
 
 
@@ -154,10 +150,14 @@ def _evaluate_pairs(
             f"chrF {part.chrf:5.1f}"
         )
     # last: a file that cannot be written costs no figures
-    write_json(json, found.to_table() | {"translations": found.translations})
+    about = {"model": str(run), "pairs": pairs.origin, "data": pairs.digest()}
+    width = beam or recipe.evaluate.beam
+    write_json(
+        json, {**about, "beam": width, **found.to_table(), "translations": found.translations}
+    )
 
 
-def _evaluate_task(run: Path, task: str, glue: Path | None, json: Path | None, device: str) -> None:
+def _evaluate_task(run: Path, task: str, glue: str | None, json: Path | None, device: str) -> None:
     from headway.runs.glue import evaluate_task
     from headway.runs.open_model import open_classifier
 

@@ -92,7 +92,7 @@ def refuse_few(sources: Mapping[str, EncodedSource], batch_tokens: int) -> None:
 
 
 def corpus_report(
-    sources: Mapping[str, EncodedSource], shares: Sequence[float], read: int
+    sources: Mapping[str, EncodedSource], shares: Sequence[float], read: float
 ) -> dict[str, Any]:
     """What became of each source, as JSON can hold it, and how often a training reads it that
     reads so many tokens in all.

@@ -172,6 +172,8 @@ class LabelRecipe(Recipe):
         _refuse_low_rank_beginning(self.train, self.model)
         correlations = ("pearson", "spearman")
         metric = self.evaluate.metric
+        if self.data.regression and self.train.label_smoothing:
+            raise ValueError("train.label_smoothing is for classes: data.regression has numbers")
         if metric != "loss" and self.data.regression != (metric in correlations):
             said = ", ".join(correlations) if self.data.regression else "accuracy, f1, matthews"
             raise ValueError(

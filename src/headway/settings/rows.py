@@ -65,6 +65,10 @@ class LabelSettings(Settings):
         for label in set(labels):
             if labels.count(label) > 1:
                 raise ValueError(f"labels are classes, and '{label}' stands in it twice")
+        for name, part in (("valid", self.valid), ("test", self.test)):
+            if part is not None and (part.second is None) != (self.train.second is None):
+                pairs, texts = ("train", name) if part.second is None else (name, "train")
+                raise ValueError(f"data.{pairs} has a second text, and data.{texts} has none")
         _refuse_held_out(self.held_out, self.valid, self.test)
         return self
 

@@ -155,7 +155,7 @@ class FineTuneSettings(TrainSettings):
                 todo="lower it or train.batch_rows, or set train.steps",
             )
         a_pass = max(1, round(batches / self.accumulate))
-        steps = self.steps or max(1, round(self.epochs * n / self.batch_rows / self.accumulate))
+        steps = self.steps or max(1, round(self.epochs * batches / self.accumulate))
         return self.model_copy(
             update={
                 "steps": steps,

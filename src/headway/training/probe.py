@@ -81,9 +81,19 @@ def _key(trainer: Trainer) -> str:
         torch.get_num_threads(),
         trainer.settings.batch_tokens,
         trainer.settings.optimizer,
+        trainer.settings.checkpoint_activations,
+        _of_batches(trainer),
+        repr(trainer.model),
         [(name, tuple(weight.shape)) for name, weight in trainer.model.named_parameters()],
     )
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _of_batches(trainer: Trainer) -> tuple[int, int]:
+    """Rows of a batch and tokens of a row as powers of 2: with another seed they are nearly so."""
+    rows = trainer.batches.epoch(0)[0]
+    tokens = trainer.batches.batch(0, rows).tokens
+    return round(math.log2(len(rows))), round(math.log2(max(1, tokens / len(rows))))
 
 
 def _read(path: Path) -> dict[str, str]:

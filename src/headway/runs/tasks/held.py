@@ -62,14 +62,14 @@ class HeldTask(Task[O], Generic[O, P]):
         n = sum(weight.numel() for weight in opened.model.parameters())
         return {"parameters": f"{n:,}"}
 
-    def evaluate(self, opened: O) -> tuple[PartName, Judgement]:
-        """The part that a run is reported on, read anew, and how good the model is on it.
+    def evaluate(self, opened: O) -> tuple[PartName, Judgement, dict[str, str]]:
+        """The part that a run is reported on, read anew; how good the model is on it; its hashes.
 
         Raises UserError if the recipe has neither a test nor a validation part.
         """
         for name in ("test", "valid"):
-            part, _ = self.held(name)
+            part, hashes = self.held(name)
             if part is not None:
-                return name, self.judged(opened, part)
+                return name, self.judged(opened, part), hashes
         todo = "train with data.valid, data.test or data.held_out"
         raise UserError("the recipe has no part to judge on", where="data.test", todo=todo)

@@ -119,13 +119,15 @@ class LanguageTask(HeldTask[LanguageModel, Held]):
         """
         settings, documents = self.recipe.evaluate, next(iter(part.values())).documents
         most = self.recipe.model.max_length // 2
-        n = min(settings.samples, len(documents.lengths))
+        texts = np.flatnonzero(documents.lengths > 2)  # with more than a first and a last id
+        n = min(settings.samples, len(texts))
         if not n or not most:
             return []
-        places = np.linspace(0, len(documents.lengths) - 1, n).astype(int)
+        places = texts[np.linspace(0, len(texts) - 1, n).astype(int)]
+        longest = min(settings.prompt_tokens, most)
         rows = [
-            documents.ids[documents.starts[place] :][1 : min(settings.prompt_tokens, most) + 1]
-            for place in places
+            documents.ids[start + 1 : min(start + 1 + longest, end - 1)]
+            for start, end in zip(*(documents.starts[places + k] for k in (0, 1)), strict=True)
         ]
         prompts = self.tokenizer.decode([row.tolist() for row in rows])
         sampling = Sampling(max_new_tokens=settings.new_tokens, temperature=0.0)

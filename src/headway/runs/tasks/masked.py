@@ -171,8 +171,9 @@ class MaskedTask(HeldTask[Filler, Held]):
             masking=masking,
         )
         settings = recipe.train
-        read = settings.steps * settings.accumulate * settings.batch_tokens
-        report = corpus_report(train, shares, read)
+        epochs = settings.steps * settings.accumulate / max(1, len(batches.epoch(0)))
+        read = epochs * sum(each.n_rows for each in rows) / wanted.sum()
+        report = corpus_report(train, shares, float(read))
         return Material(
             batches,
             PredictMasked(recipe.train.label_smoothing),
