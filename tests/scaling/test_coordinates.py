@@ -27,7 +27,7 @@ def test_changes_do_not_grow_with_the_width_by_mup(optimizer: str) -> None:
     for part in ("attention", "feed-forward", "logits"):
         assert grows[STANDARD][part] > 0.4, part
     for part, slope in grows[MUP].items():
-        assert abs(slope) < 0.25, part
+        assert abs(slope) < (0.15 if part == "logits" else 0.25), part
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

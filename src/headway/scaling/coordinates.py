@@ -3,6 +3,10 @@
 Yang et al., 2022, section 8 and figure 5: after a few steps the change of each activation is
 measured at several widths. Where it grows with the width, the best learning rate falls; where it
 does not (μP), one rate serves all.
+
+Of the logits it is what was learnt that is measured: how far those of the tokens that follow have
+risen above the mean. Most of the first change of all of them is chance, through first weights that
+are independent of it; that falls with the root of the width in any parametrisation.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ _ROWS, _LENGTH = 8, 32  # of the one batch
 
 @dataclass(frozen=True)
 class Coordinate:
-    """How much a part's activations have changed: their root mean square after `step` steps."""
+    """How much a part's activations have changed after `step` steps: the root mean square; of the
+    logits the mean rise of those that are right.
+    """
 
     parametrisation: str
     width: int
@@ -96,11 +102,11 @@ def draw_coordinates(found: Sequence[Coordinate], path: Path) -> None:
     for name in (STANDARD, MUP):
         series: dict[str, list[tuple[float, Value]]] = {}
         for each in found:
-            if each.step == last and each.parametrisation == name:
+            if each.step == last and each.parametrisation == name and each.change > 0:
                 value = Value(each.change, each.change, each.change)
                 series.setdefault(each.part, []).append((float(each.width), value))
         panels.append(
-            Curves(name, "width", "change, rms", series, log_x=True, at_points=True, log_y=True)
+            Curves(name, "width", "change", series, log_x=True, at_points=True, log_y=True)
         )
     title = f"How much activations change in {last} steps"
     draw_panels(panels, path, title=title)
@@ -128,8 +134,17 @@ def _changes(recipe: LanguageRecipe, steps: int, seed: int) -> dict[tuple[str, i
         now = _activations(model, entered)[0]
         for part, values in now.items():
             change = torch.stack([a - b for a, b in zip(values, first[part], strict=True)])
-            found[part, step] = float(change.square().mean().sqrt())
+            if part == "logits":
+                found[part, step] = _risen(change[0], following)
+            else:
+                found[part, step] = float(change.square().mean().sqrt())
     return found
+
+
+def _risen(change: Tensor, following: Tensor) -> float:
+    """How much more the logits (B, T, V) of `following` (B, T) have changed than the others."""
+    right = change.gather(-1, following.unsqueeze(-1)).squeeze(-1)
+    return float((right - change.mean(dim=-1)).mean())
 
 
 def _activations(model: Decoder, ids: Tensor) -> tuple[dict[str, list[Tensor]], Tensor]:
