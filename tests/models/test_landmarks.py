@@ -171,3 +171,26 @@ def test_an_encoder_without_a_pooler_says_so() -> None:
     model = build_classifier(EncoderSettings(**SMALL, pooler=False), n_tokens=11, n_classes=2)
     with pytest.raises(ValueError, match="pooler = false"):
         model(torch.zeros(1, 2, dtype=torch.long), torch.ones(1, 2, dtype=torch.bool))
+
+
+def test_a_token_sees_what_its_layers_windows_leave() -> None:
+    """Layers take reach and dilation in turn; texts long enough for bands, and short ones."""
+    settings = EncoderSettings(
+        d_model=16,
+        d_feed_forward=16,
+        n_heads=2,
+        n_layers=2,
+        max_length=128,
+        reach=(4,),
+        dilation=(1, 3),
+        dropout=0.0,
+    )
+    model = build_masked(settings, n_tokens=9, seed=1).encoder.eval()
+    for length in (31, 90):
+        ids = torch.randint(9, (1, length), generator=torch.Generator().manual_seed(1))
+        real, place = torch.ones(1, length, dtype=torch.bool), 15
+        other = ids.clone()
+        other[0, place] = (ids[0, place] + 1) % 9
+        moved = (model(ids, real) - model(other, real)).abs().amax(dim=-1)[0] > 1e-7
+        near = {place + one + 3 * two for one in range(-2, 3) for two in range(-2, 3)}
+        assert {*moved.nonzero().flatten().tolist()} == {at for at in near if 0 <= at < length}

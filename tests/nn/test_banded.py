@@ -32,6 +32,19 @@ CASES = {
     "first, nearer": lambda S: full().within(8, 2) & window(2, 1),
     "first, padding": lambda S: padding(torch.arange(S) < torch.tensor([[S], [3]])).within(4, 2),
     "first, dead": lambda S: padding(torch.arange(S) >= torch.tensor([[0], [4]])).within(2, 1),
+    "dilated": lambda S: window(12, 6, 3),
+    "dilated twice": lambda S: window(12, 6, 3) & window(8, 8, 2),
+    "dilated and not": lambda S: window(12, 6, 3) & window(7, 20),
+    "dilated, no multiple": lambda S: causal() & window(13, 0, 4),
+    "dilated, padding": lambda S: (
+        window(8, 8, 2) & padding(torch.arange(S) >= torch.tensor([[0], [3]]))
+    ),
+    "dilated, one mask": lambda S: window(8, 8, 2) & padding(torch.arange(S)[None] < S - 2),
+    "dilated, first": lambda S: full().within(8, 2, 3),
+    "dilated, first, causal": lambda S: causal().within(8, 3, 2),
+    "dilated, documents": lambda S: (
+        window(6, 4, 2) & documents(torch.arange(S) // torch.tensor([[4], [3]]))
+    ),
     "documents": lambda S: window(6, 1) & documents(torch.arange(S) // torch.tensor([[4], [3]])),
 }
 

@@ -28,6 +28,8 @@ def test_rules_look_as_drawn() -> None:
     assert places(causal(), 3, 3) == ["x..", "xx.", "xxx"]
     assert places(window(0, 0), 3, 3) == ["x..", ".x.", "..x"]
     assert places(window(1, 2), 4, 4) == ["xxx.", "xxxx", ".xxx", "..xx"]
+    assert places(window(2, 2, 2), 4, 4) == ["x.x.", ".x.x", "x.x.", ".x.x"]
+    assert places(causal().within(2, 1, 2), 4, 4) == ["x...", "xx..", "x.x.", "xx.x"]
     assert places(causal() & window(1, 0), 4, 4) == ["x...", "xx..", ".xx.", "..xx"]
     numbers = torch.tensor([[0, 0, 1, 1]])
     assert places(documents(numbers), 4, 4) == ["xx..", "xx..", "..xx", "..xx"]
@@ -124,6 +126,8 @@ def test_masks_of_numbers_are_refused(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(("left", "right"), [(-1, 0), (0, -1)])
 def test_a_window_does_not_reach_backwards(left: int, right: int) -> None:
+    with pytest.raises(ValueError, match="1 or more apart, not 0"):
+        window(1, 1, 0)
     with pytest.raises(ValueError, match="0 or more"):
         window(left, right)
 

@@ -57,6 +57,16 @@ def test_what_reaches_less_sees_less(kind: Any, T: int) -> None:
         assert found == pytest.approx(2.0 * 64 * sum(seen))
 
 
+@pytest.mark.parametrize("T", [1, 3, 100])
+def test_gaps_are_counted_as_the_masks_leave_them(T: int) -> None:
+    settings = settings_of(reach=[8, 8, 0], dilation=[1, 3, 7])
+    cpu = torch.device("cpu")
+    masks = [full().within(8, 0, apart).mask(T, T, cpu) for apart in (1, 3)]
+    seen = [T, *(mask.sum().item() / T for mask in masks if mask is not None)]
+    found = forward_flops(settings, V, T, useful=True)["scores"]
+    assert found == pytest.approx(2.0 * 64 * sum(seen))
+
+
 def test_a_new_token_meets_the_keys_that_a_window_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attend, "choose", lambda *parts: "reference")  # its products are counted
     settings = DecoderSettings(**SMALL, reach=[8, 0], order="pre", positions="rotary")
@@ -79,7 +89,13 @@ def test_bands_are_counted_with_the_numbers_that_they_have() -> None:
 
 def test_long_texts_are_linear() -> None:
     """Operations and bytes a token do not grow with the text."""
-    rows = {"windows": {"reach": [8], "n_global": 1}, "mixtures": {"n_keys": 16}, "all": {}}
+    windows = {"reach": [8], "n_global": 1}
+    rows = {
+        "windows": windows,
+        "gaps": {**windows, "dilation": [3]},
+        "mixtures": {"n_keys": 16},
+        "all": {},
+    }
     for name, own in rows.items():
         settings = settings_of(**own)
         flops = [forward_flops(settings, V, T)["scores"] for T in (2**10, 2**14)]

@@ -27,6 +27,7 @@ class Encoder(nn.Module):
             settings.n_layers,
             attentions=make_attentions(settings),
             n_global=settings.n_global,
+            dilation=settings.dilation,
         )
         self.pooler = nn.Linear(D, D) if settings.pooler else None
 

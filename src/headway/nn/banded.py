@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from headway.nn.dilated import Remainders, first_rows
 from headway.nn.dropout import Drop
 from headway.nn.rules import WindowOrFirst
 from headway.nn.visibility import Visibility
@@ -32,16 +33,33 @@ def banded(
     """The visible values' mean weighted by softmax(q·k), of which `drop` drops some.
 
     `query` (B, H, T, K), `key` (B, G, S, K), `value` (B, G, S, V) -> (B, H, T, V). A query that may
-    look at nothing gives 0. The T queries are the last of the S.
+    look at nothing gives 0. The T queries are the last of the S. A window with gaps costs as much
+    as one without where T = S.
     """
     B, H, T, K = query.shape
     G, S = key.shape[1:3]
+    if T == S and visibility.dilation > 1:
+        return _dilated(query, key, value, visibility, drop)
     bands = _Bands.of(visibility, T, S)
     grouped = query.reshape(B, G, H // G, T, K)
     attended: Tensor = _Banded.apply(  # type: ignore[no-untyped-call]
         grouped, key, value, bands, drop
     )
     return attended.reshape(B, H, T, -1)
+
+
+def _dilated(
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, drop: Drop | None
+) -> Tensor:
+    B, _, S, _ = query.shape
+    parts = Remainders.of(visibility, S)
+    first = query[:, :, : parts.first]
+    found = [first_rows(first, key, value, visibility, drop)] if parts.first else []
+    if parts.n:
+        q, k, v = (parts.split(each) for each in (query, key, value))
+        seen = parts.visibility(visibility, B, query.device)
+        found.append(parts.joined(banded(q, k, v, seen, drop)))
+    return torch.cat(found, dim=2)
 
 
 class _Slab(NamedTuple):

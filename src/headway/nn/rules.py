@@ -76,15 +76,20 @@ class Causal(_Alike):
 
 @dataclass(frozen=True)
 class Window(_Alike):
-    """Keys from `left` before the query to `right` after it, the query's own included."""
+    """Keys from `left` before the query to `right` after it, the query's own included.
+
+    With `dilation` d only every d-th of them (Beltagy et al., 2020, section 3.1).
+    """
 
     left: int
     right: int
+    dilation: int = 1
     by_distance: ClassVar[bool] = True
 
     def __call__(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """The same for all rows."""
-        return (key >= query - self.left) & (key <= query + self.right)
+        near = (key >= query - self.left) & (key <= query + self.right)
+        return near if self.dilation == 1 else near & ((query - key) % self.dilation == 0)
 
     def span(self, first: int, last: int) -> tuple[int, int | None]:
         """From the left of the first to the right of the last."""
@@ -92,7 +97,8 @@ class Window(_Alike):
 
     def sees_all(self, queries: range, keys: range) -> bool:
         """They are near enough to the query that is farthest."""
-        return keys[0] >= queries[-1] - self.left and keys[-1] <= queries[0] + self.right
+        near = keys[0] >= queries[-1] - self.left and keys[-1] <= queries[0] + self.right
+        return near and self.dilation == 1
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Stack(nn.Module):
     """`n_layers` blocks; `crosses` gives each attention to a memory.
 
     `attentions` are the layers' own, where they are not the plain ones; of a layer that does not
-    reach all `n_global` first keys are seen by all.
+    reach all `n_global` first keys are seen by all, and the others are `dilation` apart.
 
     With `recomputes` training keeps what enters a block, and computes the rest again in the
     backward pass (Chen et al., 2016, arXiv 1604.06174).
@@ -65,13 +65,18 @@ class Stack(nn.Module):
         crosses: bool = False,
         attentions: Sequence[Attention] = (),
         n_global: int = 0,
+        dilation: Sequence[int] = (1,),
     ) -> None:
         super().__init__()
         own = dict(enumerate(attentions))
         self.layers = nn.ModuleList(
             Block(settings, crosses=crosses, attention=own.get(place)) for place in range(n_layers)
         )
-        self.reach, self.n_global = settings.reach, n_global
+        self.n_global = n_global
+        self.windows = [
+            (settings.reach[place % len(settings.reach)], dilation[place % len(dilation)])
+            for place in range(n_layers)
+        ]
         self.recomputes = False
         self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
         self.rotary: Rotary | None = None
@@ -103,14 +108,14 @@ class Stack(nn.Module):
         kept: list[KeyValue] = []
         # one value for all layers of a reach, so that they share its masks
         seen = {
-            width: visibility.within(width, self.n_global) if width else visibility
-            for width in set(self.reach)
+            (width, apart): visibility.within(width, self.n_global, apart) if width else visibility
+            for width, apart in set(self.windows)
         }
         for index, layer in enumerate(self._blocks()):
             run = partial(checkpoint, layer, use_reentrant=False) if recomputes else layer
             hidden, keys = run(
                 hidden,
-                visibility=seen[self.reach[index % len(self.reach)]],
+                visibility=seen[self.windows[index]],
                 rotation=rotation,
                 memory=memory[index] if memory is not None else None,
                 past=past.layers[index] if past is not None else None,

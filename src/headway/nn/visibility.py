@@ -8,7 +8,7 @@ chunks alike; or they stand where `Visibility.at` says, in texts of unlike lengt
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -61,15 +61,27 @@ class Visibility:
     @property
     def window(self) -> tuple[int, int] | None:
         """How far to the left and to the right a window shows; None without one."""
+        return next(((near.left, near.right) for near in self._windows()), None)
+
+    @property
+    def dilation(self) -> int:
+        """How far apart the keys are that a window shows; 1 without gaps, and if two disagree."""
+        found = {near.dilation for near in self._windows()} - {1}
+        return found.pop() if len(found) == 1 else 1
+
+    def _windows(self) -> Iterator[Window]:
         for rule in self.rules:
             near = rule.window if isinstance(rule, WindowOrFirst) else rule
             if isinstance(near, Window):
-                return near.left, near.right
-        return None
+                yield near
 
-    def within(self, width: int, first: int = 0) -> Visibility:
-        """Through a window of `width` keys, or half of it to each side, and the `first` of all."""
-        near = Window(width - 1, 0) if self.is_causal else Window(width // 2, width // 2)
+    def within(self, width: int, first: int = 0, dilation: int = 1) -> Visibility:
+        """Through a window of `width` keys, or half of it to each side, and the `first` of all.
+
+        With a dilation d these are d apart, so that it reaches d times as far.
+        """
+        left, right = (width - 1, 0) if self.is_causal else (width // 2, width // 2)
+        near = Window(left * dilation, right * dilation, dilation)
         return self & Visibility((WindowOrFirst(near, first) if first else near,))
 
     def without_windows(self) -> Visibility:
@@ -170,14 +182,17 @@ def causal(at: Tensor | None = None) -> Visibility:
     return Visibility((Causal(),), at)
 
 
-def window(left: int, right: int) -> Visibility:
+def window(left: int, right: int, dilation: int = 1) -> Visibility:
     """Keys i - left ≤ j ≤ i + right; a causal window of W keys is (W - 1, 0).
 
-    Raises ValueError for negative widths.
+    With a `dilation` d only every d-th of them. Raises ValueError for negative widths, and for a
+    dilation below 1.
     """
     if left < 0 or right < 0:
         raise ValueError(f"a window reaches 0 or more keys to each side, not ({left}, {right})")
-    return Visibility((Window(left, right),))
+    if dilation < 1:
+        raise ValueError(f"keys of a window are 1 or more apart, not {dilation}")
+    return Visibility((Window(left, right, dilation),))
 
 
 def padding(real: Tensor) -> Visibility:

@@ -177,8 +177,9 @@ class EncoderSettings(_TextStack):
     `n_segments` kinds of text are told apart by a vector each (0: none is added). The `pooler` is
     a layer on the first token's state, for tasks on whole texts.
 
-    The first `n_global` tokens see all, by projections of their own, and are seen by all (Beltagy
-    et al., section 3.1). With `n_keys` a layer sees so many mixtures of all keys in their place,
+    The keys of a `reach` are `dilation` apart, in turn for one layer after the other as well. The
+    first `n_global` tokens see all, by projections of their own, and are seen by all (Beltagy et
+    al., section 3.1). With `n_keys` a layer sees so many mixtures of all keys in their place,
     and of all values (Wang et al., section 4); `mixes` says whose mixtures are the same: those of
     the heads of a layer, of its keys and values too, or of all layers.
     """
@@ -189,6 +190,7 @@ class EncoderSettings(_TextStack):
     norm_embedding: bool = True
     n_segments: Annotated[int, Field(ge=0)] = 2
     pooler: bool = True
+    dilation: Annotated[tuple[PositiveInt, ...], Field(min_length=1, strict=False)] = (1,)
     n_global: Annotated[int, Field(ge=0)] = 0
     n_keys: PositiveInt | None = None
     mixes: Literal["heads", "keys_and_values", "layers"] = "heads"
@@ -197,6 +199,8 @@ class EncoderSettings(_TextStack):
     def _reaches(self) -> Self:
         if self.n_global and not any(self.reach):
             raise ValueError("n_global is for layers that do not see all: set reach")
+        if set(self.dilation) != {1} and not any(self.reach):
+            raise ValueError("dilation is for layers that do not see all: set reach")
         if self.n_keys is not None and any(self.reach):
             raise ValueError("n_keys mixes all keys: it goes without reach")
         if self.n_keys is not None and self.n_keys > self.max_length:

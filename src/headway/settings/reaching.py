@@ -63,15 +63,16 @@ def layers(settings: StackSettings, n_layers: int, length: int, *, causal: bool)
         return [Layers(n_layers, settings.n_keys, mixed=True)]
     every = settings.n_global if isinstance(settings, EncoderSettings) else 0
     found = []
-    for width, n in Counter(widths(settings, n_layers)).items():
+    for (width, apart), n in Counter(windows(settings, n_layers)).items():
         left, right = (width - 1, 0) if causal else (width // 2, width // 2)
         if not width:
             found.append(Layers(n, length))
-        elif settings.score == "additive" or BAND_CROSSING * (left + right) > length:
+        elif settings.score == "additive" or BAND_CROSSING * apart * (left + right) > length:
             found.append(Layers(n, length, masked=True, every=every))
         else:
-            band = Band.of(left, right, every, length)
-            keys = band.met * band.queries(length) / length
+            part = -(-length // apart)  # each remainder is a text of its own: headway.nn.dilated
+            band = Band.of(left, right, every, part)
+            keys = band.met * band.queries(part) / part
             found.append(Layers(n, keys, band=band, every=every))
     return found
 
@@ -81,21 +82,38 @@ def seen(settings: StackSettings, n_layers: int, length: int, *, causal: bool) -
     if isinstance(settings, EncoderSettings) and settings.n_keys is not None:
         return [Layers(n_layers, settings.n_keys, mixed=True)]
     found = []
-    for width, n in Counter(widths(settings, n_layers)).items():
+    for (width, apart), n in Counter(windows(settings, n_layers)).items():
         if causal:
             keys = 1 + _before(width - 1 if width else length, length)
         else:
-            keys = 1 + 2 * _before(width // 2 if width else length, length)
+            reach, apart = (width // 2, apart) if width else (length, 1)
+            keys = 1 + 2 * _before(reach, length, apart)
         found.append(Layers(n, keys))
     return found
 
 
 def widths(settings: StackSettings, n_layers: int) -> list[int]:
     """The reach of each layer."""
-    return [settings.reach[layer % len(settings.reach)] for layer in range(n_layers)]
+    return [width for width, _ in windows(settings, n_layers)]
 
 
-def _before(reach: int, length: int) -> float:
-    """How many keys stand before a query, at most `reach` away: the mean of `length` queries."""
-    reach = min(reach, length - 1)
-    return reach - reach * (reach + 1) / (2 * length)
+def windows(settings: StackSettings, n_layers: int) -> list[tuple[int, int]]:
+    """The reach of each layer, and how far apart its keys are."""
+    apart = settings.dilation if isinstance(settings, EncoderSettings) else (1,)
+    return [
+        (settings.reach[layer % len(settings.reach)], apart[layer % len(apart)])
+        for layer in range(n_layers)
+    ]
+
+
+def _before(reach: int, length: int, apart: int = 1) -> float:
+    """How many keys stand before a query, at most `reach` of them: the mean of `length` queries.
+
+    Keys are `apart`, so that the text is as many shorter ones.
+    """
+    part, longer = divmod(length, apart)
+    total = 0.0
+    for n, times in ((part + 1, longer), (part, apart - longer)):
+        near = min(reach, max(0, n - 1))
+        total += times * (n * near - near * (near + 1) / 2)
+    return total / length

@@ -161,6 +161,8 @@ def _canonical(settings: Any) -> Any:
     plain: dict[str, Any] = {"n_kv_heads": settings.kv_heads, "d_head": settings.head_width}
     if isinstance(settings, DecoderSettings | EncoderSettings):
         plain["reach"] = _shortest(settings.reach, settings.n_layers)
+    if isinstance(settings, EncoderSettings):
+        plain["dilation"] = _shortest(settings.dilation, settings.n_layers)
     return settings.model_copy(update=plain | {"attention_bias": settings.biases_attention})
 
 
