@@ -180,15 +180,28 @@ def test_what_is_computed_again_takes_time_and_money() -> None:
     assert paid.cost.usd.likely == pytest.approx(170, rel=0.02)
 
 
-@pytest.mark.parametrize("question", [{"money": 1000}, {"hours": 2, "machine": "laptop-cpu"}])
-def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any]) -> None:
-    for choice in plan(**question).choices:
+@pytest.mark.parametrize(
+    ("question", "shards"),
+    [
+        ({"money": 1000}, 1),
+        ({"hours": 2, "machine": "laptop-cpu"}, 1),
+        ({"params": 7e9, "tokens": 2e10, "devices": 8}, 8),
+    ],
+)
+def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any], shards: int) -> None:
+    found = plan(**question).choices
+    assert found[0].placement is not None
+    assert found[0].placement.shards == shards
+    for choice in found:
         recipe = load_recipe(plan_recipe(choice, "h100-sxm"))
         assert isinstance(recipe, LanguageRecipe)
         train, n_tokens = recipe.train, recipe.tokenizer.size
         assert count_parameters(recipe.model, n_tokens) == choice.shape.parameters
         seen = train.steps * train.batch_tokens * train.accumulate
         assert seen == pytest.approx(choice.tokens, rel=0.01)
+        assert choice.placement is not None
+        assert train.checkpoint_activations == choice.placement.recomputes
+        assert train.parallel == ("shard" if choice.placement.shards > 1 else "replicate")
 
 
 def test_batch_and_rate_are_those_of_deepseek() -> None:

@@ -37,12 +37,13 @@ def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
     """The recipe as a table: data is to be named, all else is set.
 
     What was planned on `machine` is in it, for the run's report to compare. One process makes the
-    whole step, `accumulate` batches of as many rows as fit on a device.
+    whole step, `accumulate` batches of as many rows as fit on a device. What was placed in shards
+    is trained so.
     """
-    shape, T = planned.shape, planned.shape.length
+    shape, T, placement = planned.shape, planned.shape.length, planned.placement
     blocks = 6.0 * shape.parameters.without_embeddings * planned.tokens
     wanted, rate = batch_and_rate(blocks)
-    rows = min(planned.placement.rows if planned.placement else 1, max(1, round(wanted / T)))
+    rows = min(placement.rows if placement else 1, max(1, round(wanted / T)))
     accumulate = max(1, round(max(wanted, _LEAST_ROWS * T) / (rows * T)))
     steps = max(1, math.ceil(planned.tokens / (rows * T * accumulate)))
     every = max(1, round(steps / 20))
@@ -64,8 +65,9 @@ def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
             "accumulate": accumulate,
             "learning_rate": float(f"{rate:.2g}"),
             "warmup": min(round(_WARMUP[0] * steps), _WARMUP[1]),
-            "dtype": planned.placement.dtype if planned.placement else "auto",
-            "checkpoint_activations": bool(planned.placement and planned.placement.recomputes),
+            "dtype": placement.dtype if placement else "auto",
+            "checkpoint_activations": bool(placement and placement.recomputes),
+            "parallel": "shard" if placement and placement.shards > 1 else "replicate",
             "evaluate_every": every,
             "save_every": every,
         },
