@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from headway.base.errors import UserError
 from headway.scaling.costs import fewest, place
 from headway.scaling.hardware import load_hardware
 from headway.scaling.laws import ParametricLaw
-from headway.scaling.plan import Plan, make_plan
-from headway.scaling.plan_page import size_chart
+from headway.scaling.plan import Plan, assumptions, make_plan
+from headway.scaling.plan_page import size_chart, write_page
 from headway.scaling.plan_recipe import batch_and_rate, plan_recipe
 from headway.scaling.published import BESIROGLU
 from headway.scaling.question import Question, machine_of
@@ -202,6 +203,27 @@ def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any], shar
         assert choice.placement is not None
         assert train.checkpoint_activations == choice.placement.recomputes
         assert train.parallel == ("shard" if choice.placement.shards > 1 else "replicate")
+
+
+def test_what_no_device_holds_whole_is_planned_but_has_no_recipe(tmp_path: Path) -> None:
+    """`headway train` keeps the whole model on the first device, to judge it."""
+    found = plan(params=7e10, tokens=1e12)
+    asked = found.choices[0]
+    assert asked.placement is not None
+    assert not asked.placement.judged
+    assert asked.placement.bytes.judged == 0
+    assert "judging elsewhere" in asked.placement.text()
+    assert any(line.startswith("Judging elsewhere") for line in assumptions(found))
+    with pytest.raises(UserError, match="needs all 70.* on the first device"):
+        plan_recipe(asked, "h100-sxm")
+    write_page(found, tmp_path / "plan.html")
+    assert "[model]" not in (tmp_path / "plan.html").read_text("utf-8")
+    judged = plan(params=7e9, tokens=2e10, devices=8)
+    placement = judged.choices[0].placement
+    assert placement is not None
+    assert placement.judged
+    assert placement.bytes.judged == 4 * judged.choices[0].shape.parameters.all
+    assert not any(line.startswith("Judging elsewhere") for line in assumptions(judged))
 
 
 def test_batch_and_rate_are_those_of_deepseek() -> None:

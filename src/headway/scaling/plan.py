@@ -234,6 +234,11 @@ def assumptions(plan: Plan) -> list[str]:
         f"Speed: {rate}, {machine.dtype}; FLOPs are counted an operation, attention in full.",
         f"Texts of {plan.choices[0].shape.length:,} tokens; AdamW with float32 weights.",
     ]
+    if any(choice.placement and not choice.placement.judged for choice in plan.choices):
+        found.append(
+            "Judging elsewhere: headway train keeps the whole model in float32 on the first device "
+            "to judge it, which is too small for that; no recipe is written."
+        )
     if machine.price is not None:
         price = machine.price
         found.append(f"Price: ${price.usd:g} an hour ({price.source}, {price.date}).")
