@@ -12,7 +12,7 @@ from headway.scaling.costs import fewest, place
 from headway.scaling.hardware import load_hardware
 from headway.scaling.laws import ParametricLaw
 from headway.scaling.plan import Plan, assumptions, make_plan
-from headway.scaling.plan_page import size_chart, write_page
+from headway.scaling.plan_page import outside_text, size_chart, write_page
 from headway.scaling.plan_recipe import batch_and_rate, plan_recipe
 from headway.scaling.published import BESIROGLU
 from headway.scaling.question import Question, machine_of
@@ -205,6 +205,15 @@ def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any], shar
         assert train.parallel == ("shard" if choice.placement.shards > 1 else "replicate")
 
 
+def test_a_compute_that_no_run_had_is_outside_of_the_law() -> None:
+    """Of sizes and of tokens that the law was measured at, but of more of both together."""
+    found = plan(params=1.5e10, tokens=3e11)
+    (said,) = found.choices[0].outside
+    assert "training FLOPs are above 1.3e+22" in said
+    (line,) = outside_text(found)
+    assert "1.4e+18 to 1.3e+22 FLOPs): as asked" in line
+
+
 def test_what_no_device_holds_whole_is_planned_but_has_no_recipe(tmp_path: Path) -> None:
     """`headway train` keeps the whole model on the first device, to judge it."""
     found = plan(params=7e10, tokens=1e12)
@@ -214,7 +223,7 @@ def test_what_no_device_holds_whole_is_planned_but_has_no_recipe(tmp_path: Path)
     assert asked.placement.bytes.judged == 0
     assert "judging elsewhere" in asked.placement.text()
     assert any(line.startswith("Judging elsewhere") for line in assumptions(found))
-    with pytest.raises(UserError, match="needs all 70.* on the first device"):
+    with pytest.raises(UserError, match=r"needs all 7\d.* on the first device"):
         plan_recipe(asked, "h100-sxm")
     write_page(found, tmp_path / "plan.html")
     assert "[model]" not in (tmp_path / "plan.html").read_text("utf-8")

@@ -198,7 +198,7 @@ def _planned(
             recomputes=recomputes,
         ),
         serving,
-        law.measured.outside(params=params, tokens=size.tokens),
+        law.choice(params, size.tokens).outside,
     )
 
 

@@ -48,7 +48,11 @@ def outside_text(plan: Plan) -> list[str]:
     known = plan.law.measured
     spans = [
         f"{short(span[0])} to {short(span[1])} {what}"
-        for what, span in (("parameters", known.params), ("training tokens", known.tokens))
+        for what, span in (
+            ("parameters", known.params),
+            ("training tokens", known.tokens),
+            ("FLOPs", known.flop),
+        )
         if span is not None
     ]
     if not names:
