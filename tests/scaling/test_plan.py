@@ -90,6 +90,17 @@ def test_money_and_time_say_how_many_machines() -> None:
     assert settled.cost.hours.likely <= 10 < settled.cost.hours.likely * 1.1
 
 
+def test_more_time_than_it_takes_leaves_as_many_machines_as_hold_it() -> None:
+    asked = {"params": 7e9, "tokens": 2e10}
+    least = fewest(plan(**asked).choices[0].shape, HARDWARE.find("h100-sxm"))
+    for hours in (60 * 24, 600 * 24):
+        best = plan(**asked, hours=hours).choices[0]
+        assert best.cost.devices == least
+        assert best.cost.hours.likely < hours
+    with pytest.raises(UserError, match="do not fit on one"):
+        plan(**asked, hours=600 * 24, devices=1)
+
+
 def test_time_alone_is_that_of_one_machine() -> None:
     for hours in (4.55, 12.87, 18.19, 31.03):  # whose rounding once made it two
         best = plan(hours=hours).choices[0]

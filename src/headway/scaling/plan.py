@@ -144,7 +144,7 @@ def _devices(question: Question, sizes: list[Size], machine: Machine, rate: floa
                 where="--hours",
                 todo="give more time, or ask for less",
             )
-        return devices
+        return max(devices, fewest(first.shape, machine) or 1)  # it has to fit as well
     devices = fewest(first.shape, machine) or MOST_DEVICES
     while hours / devices > _MOST_HOURS and devices < MOST_DEVICES:
         devices *= 2
