@@ -278,6 +278,7 @@ def test_batch_and_rate_are_those_of_deepseek() -> None:
         ({"money": 10, "devices": 10**9}, "at most 131,072 machines"),
         ({"params": 7e10, "tokens": 1e13, "hours": 1e-3}, "in 3.6 s this takes .* machines"),
         ({"params": 330e3, "serve_tokens": 1e15}, "takes all that there is"),
+        ({"money": 1e3, "serve_tokens": 1e12, "length": 2**17}, "1T tokens takes all that there"),
     ],
 )
 def test_nonsense_is_refused_with_a_reason(question: dict[str, Any], said: str) -> None:

@@ -147,14 +147,12 @@ class _Maker:
             why = f"the least compute of training and serving {short(served)} tokens, for this loss"
             return self.size(name, why, found.params, found.tokens, flops)
         if 2 * served * _SMALLEST > flops:
-            raise UserError(
-                f"serving {short(served)} tokens takes all that there is",
-                where="--serve-tokens",
-                todo="give more, or serve fewer",
-            )
+            raise takes_all(served)
         found_params = law.served(_served_loss(law, flops, served), served).params
         shape = self.shape(found_params)
         left = flops - served * serving_flops(shape)
+        if left <= 0:  # attention over long texts, which the size was chosen without
+            raise takes_all(served)
         why = f"the least loss where the compute also serves {short(served)} tokens"
         tokens = left / flops_a_token(shape)
         return Size(name, why, shape, tokens, tokens)
@@ -169,6 +167,15 @@ class _Maker:
             why = f"where there are {short(unique)} tokens of text"
         found = self.size("little text", why, params, None, flops)
         return Size(found.name, why, found.shape, found.tokens, min(unique, found.tokens))
+
+
+def takes_all(served: float) -> UserError:
+    """What is said where serving leaves nothing to train with."""
+    return UserError(
+        f"serving {short(served)} tokens takes all that there is",
+        where="--serve-tokens",
+        todo="give more, or serve fewer",
+    )
 
 
 def repeated(law: ParametricLaw) -> RepeatedLaw:
