@@ -136,8 +136,8 @@ def test_plans_expect_what_was_measured(cli: Cli, cache: Path, tmp_path: Path) -
         assert choice.serving is not None
         spent = choice.cost.hours.likely + choice.serving.hours.likely
         assert spent == pytest.approx(hours, rel=1e-6)
-    again = make_plan(Question(hours=1, machine="here", unique_tokens=1e4), load_hardware())
-    assert [choice.unique_tokens for choice in again.choices if choice.epochs > 1] == [1e4]
+    again = make_plan(Question(hours=1, machine="here", unique_tokens=5e6), load_hardware())
+    assert [choice.unique_tokens for choice in again.choices if choice.epochs > 1] == [5e6]
     said = cli("plan", "--hours", "1", "--machine", "here")
     assert "rate measured on this machine" in said.out.decode()
 
@@ -153,5 +153,7 @@ def test_a_machine_of_the_table_keeps_its_other_figures(cli: Cli, tmp_path: Path
     assert hardware.find("h200").price == load_hardware().find("h200").price
     assert hardware.find("h200").measured is not None
     assert set(hardware.rate(hardware.find("x"))) != set(hardware.rate(hardware.find("h200")))
-    refused = cli("plan", "--calibrate", tmp_path / "a", "--money", "1k")
-    assert "--calibrate plans nothing" in refused.error
+    before = own.read_bytes()
+    words = ("plan", "--calibrate", tmp_path / "a", "--hardware", own, "--machine", "here:2")
+    assert "--machine: 'here:2' cannot be the name of a machine" in cli(*words).error
+    assert own.read_bytes() == before
