@@ -193,12 +193,13 @@ def _answer(
     refuse_same(html, recipe)
     found = make_plan(question, machines, law)
     chosen = find_choice(found, choice)
+    written = None if recipe is None else dump_toml(plan_recipe(chosen, question.machine))
     _tell(found)
     write_json(json, found.to_table())
     if html is not None:
         write_page(found, html)
-    if recipe is not None:
-        write_atomic(recipe, dump_toml(plan_recipe(chosen, question.machine)))
+    if recipe is not None and written is not None:
+        write_atomic(recipe, written)
 
 
 def _calibrate(
