@@ -124,7 +124,7 @@ def plan(  # long: its options
 
     for out in (json, html, recipe):
         refuse_inputs(out, hardware, Path(law))
-    budget = {
+    budget: dict[str, object] = {
         "--money": money,
         "--hours": hours,
         "--params": params,
@@ -133,8 +133,12 @@ def plan(  # long: its options
         "--serve-tokens": serve_tokens,
         "--unique-tokens": unique_tokens,
     }
-    files = {"--html": html, "--recipe": recipe, "--choice": choice}
-    rests = {"--utilisation": utilisation, "--length": length, "--vocabulary": vocabulary}
+    files: dict[str, object] = {"--html": html, "--recipe": recipe, "--choice": choice}
+    rests: dict[str, object] = {
+        "--utilisation": utilisation,
+        "--length": length,
+        "--vocabulary": vocabulary,
+    }
     if calibrate:
         others = {"--table": table or None, "--law": law if law != _LAW else None}
         _refuse_strays("--calibrate plans nothing", budget | files | rests | others)

@@ -28,12 +28,17 @@ def plan_table(
     And why the budgets that are left out are. Raises UserError if all are. What else is named is
     as in a `Question`.
     """
-    named = {"utilisation": utilisation, "length": length, "vocabulary": vocabulary}
     plans: list[Plan] = []
     refused: list[UserError] = []
     for budget in BUDGETS:
         try:
-            asked = Question(money=budget, machine=machine, **named)
+            asked = Question(
+                money=budget,
+                machine=machine,
+                utilisation=utilisation,
+                length=length,
+                vocabulary=vocabulary,
+            )
             plans.append(make_plan(asked, hardware, law))
         except UserError as error:
             refused.append(error)
