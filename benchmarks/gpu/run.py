@@ -15,6 +15,7 @@ import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -48,16 +49,16 @@ SIZES = {  # rows and length of a training batch, steps; tokens of attention; te
 
 
 def timed(work: Callable[[], Any], device: torch.device, rounds: int = 5) -> float:
-    """Seconds of the fastest round, after two that do not count."""
-    best = float("inf")
+    """Seconds of the middle round, after two that do not count."""
+    seconds = []
     for number in range(rounds + 2):
         _wait(device)
         began = time.perf_counter()
         work()
         _wait(device)
         if number >= 2:
-            best = min(best, time.perf_counter() - began)
-    return best
+            seconds.append(time.perf_counter() - began)
+    return median(seconds)
 
 
 def _wait(device: torch.device) -> None:

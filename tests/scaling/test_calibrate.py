@@ -128,8 +128,16 @@ def test_plans_expect_what_was_measured(cli: Cli, cache: Path, tmp_path: Path) -
     assert planned.cost.hours.likely == pytest.approx(1e7 / expected / 3600, rel=1e-3)
     # where time decides the size, the time is kept to although speed depends on the size
     for hours in (1.0, 10.0):
-        best = make_plan(Question(hours=hours, machine="here"), load_hardware()).choices[0]
-        assert best.cost.hours.likely == pytest.approx(hours, rel=0.05)
+        asked = Question(hours=hours, machine="here")
+        for choice in make_plan(asked, load_hardware()).choices:  # each has a speed of its own
+            assert choice.cost.hours.likely == pytest.approx(hours, rel=1e-6)
+        served = Question(hours=hours, machine="here", serve_tokens=1e6)
+        choice = make_plan(served, load_hardware()).choices[1]
+        assert choice.serving is not None
+        spent = choice.cost.hours.likely + choice.serving.hours.likely
+        assert spent == pytest.approx(hours, rel=1e-6)
+    again = make_plan(Question(hours=1, machine="here", unique_tokens=5e6), load_hardware())
+    assert [choice.unique_tokens for choice in again.choices if choice.epochs > 1] == [5e6]
     said = cli("plan", "--hours", "1", "--machine", "here")
     assert "rate measured on this machine" in said.out.decode()
 
@@ -145,5 +153,7 @@ def test_a_machine_of_the_table_keeps_its_other_figures(cli: Cli, tmp_path: Path
     assert hardware.find("h200").price == load_hardware().find("h200").price
     assert hardware.find("h200").measured is not None
     assert set(hardware.rate(hardware.find("x"))) != set(hardware.rate(hardware.find("h200")))
-    refused = cli("plan", "--calibrate", tmp_path / "a", "--money", "1k")
-    assert "--calibrate plans nothing" in refused.error
+    before = own.read_bytes()
+    words = ("plan", "--calibrate", tmp_path / "a", "--hardware", own, "--machine", "here:2")
+    assert "--machine: 'here:2' cannot be the name of a machine" in cli(*words).error
+    assert own.read_bytes() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from scipy.optimize import check_grad
 
 from headway.base.errors import UserError
+from headway.scaling import pictures
 from headway.scaling.frontier import fit_envelope, fit_isoflop
 from headway.scaling.huber import LogSumFit
 from headway.scaling.laws import ParametricLaw
@@ -20,6 +22,7 @@ from headway.scaling.parametric import ParametricFit, fit_parametric
 from headway.scaling.points import Floats, Points, read_csv
 from headway.scaling.powers import fit_power
 from headway.scaling.repeated import effective
+from headway.scaling.told import parametric_lines
 
 DATA = os.environ.get("HEADWAY_DATA")
 LAW = ParametricLaw(name="known", source="", E=1.8, A=480, B=2000, alpha=0.35, beta=0.36)
@@ -153,6 +156,46 @@ def test_isoflop_parabolas_recover_known_exponents(alpha: float, beta: float) ->
     assert low < law.size_exponent < high
     assert len(fit.best) == 7
     assert all(best.tokens == pytest.approx(best.flop / 6 / best.params) for best in fit.best)
+
+
+def counted(made: Points, ratio: Floats | float) -> Points:
+    """The same runs with FLOPs that were counted: attention and the output are more than 6·N·D."""
+    return replace(made, known={**made.known, "flop": made.flop_6nd * ratio})
+
+
+def test_what_was_counted_groups_runs_and_their_tokens_stay_theirs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = points(budgets(LAW), noise=1e-3)
+    more = counted(made, 1.3)
+    one, other = (fit_isoflop(each, resamples=0) for each in (made, more))
+    assert other.law.constants == pytest.approx(one.law.constants)
+    assert other.law.measured == one.law.measured
+    best = [[(each.params, each.tokens) for each in fit.best] for fit in (one, other)]
+    assert best[1] == pytest.approx(np.array(best[0]), rel=1e-9)
+    fits = [fit_parametric(each, resamples=0) for each in (made, more)]
+    assert fits[0].law == fits[1].law  # and where it was measured
+    said = [[line for line in parametric_lines(fit) if "best for" in line] for fit in fits]
+    assert said[0] == said[1]
+    assert len(said[0]) == 2
+    reached: list[float] = []
+    plain = pictures._reach
+    monkeypatch.setattr(pictures, "_reach", lambda x: (reached.append(x.max()), plain(x))[1])
+    pictures.draw_parametric(fits[1], tmp_path / "fit.svg")
+    assert reached == [pytest.approx(1e21, rel=1e-6)]
+
+
+def test_the_best_tokens_are_those_of_runs_where_the_count_depends_on_the_size() -> None:
+    rows, ratios = [], []
+    for flop in np.geomspace(1e18, 1e21, 7):
+        for size in LAW.optimum(float(flop) / 1.3).params * np.geomspace(0.25, 4, 9):
+            ratios.append(1 + 0.3 * (size / 1e9) ** -0.2)
+            rows.append((float(size), float(flop / (6 * size * ratios[-1]))))
+    fit = fit_isoflop(counted(points(rows), np.array(ratios)), resamples=0)
+    for flop, best in zip(np.geomspace(1e18, 1e21, 7), fit.best, strict=True):
+        ratio = 1 + 0.3 * (best.params / 1e9) ** -0.2
+        assert best.tokens == pytest.approx(flop / (6 * best.params * ratio), rel=1e-3)
+        assert fit.law.optimum(best.flop).tokens == pytest.approx(best.tokens, rel=0.05)
 
 
 def test_a_budget_without_a_valley_is_left_out_and_told() -> None:

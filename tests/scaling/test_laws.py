@@ -181,11 +181,18 @@ def test_what_no_law_can_give_is_refused() -> None:
 
 def test_a_law_says_where_it_was_not_measured() -> None:
     assert Range(params=(1e6, 1e9)).outside(params=1e8, tokens=1.0) == ()
-    (said,) = BESIROGLU.trained(1e9, 1e13).outside
-    assert said.startswith("1e+13 training tokens are above 3.18e+11")
-    (said,) = BESIROGLU.trained(1e6, 1e10).outside
-    assert said.startswith("1e+06 parameters are below 5.7e+07")
+    tokens, flop = BESIROGLU.trained(1e9, 1e13).outside
+    assert tokens.startswith("1e+13 training tokens are above 3.18e+11")
+    assert flop.startswith("6e+22 training FLOPs are above 1.3e+22")
+    (said,) = BESIROGLU.trained(1e7, 1e11).outside
+    assert said.startswith("1e+07 parameters are below 5.7e+07")
     assert BESIROGLU.measured.beyond(params=1e6, tokens=1e10) == pytest.approx(57)
+    # size and tokens were measured, not together
+    (said,) = BESIROGLU.trained(1.5e10, 3e11).outside
+    assert said.startswith("2.7e+22 training FLOPs are above 1.3e+22")
+    (answer,), _ = ask([BESIROGLU], params=1.5e10, tokens=3e11)
+    assert answer.beyond == pytest.approx(2.7 / 1.3)
+    assert answer.outside == (said,)
     assert all(law.source for law in LAWS.values())
 
 

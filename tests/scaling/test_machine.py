@@ -101,3 +101,6 @@ def test_a_table_with_a_mistake_is_told_at_once_and_kept(
     table.write_text("[machines.desk]\n", encoding="utf-8")
     assert "unknown table 'machines'" in cli("bench", "machine", "--hardware", table).error
     assert table.read_text(encoding="utf-8") == "[machines.desk]\n"
+    for name in ("here:2", "my desk", "a.b", ""):  # which plans would look for in vain
+        said = cli("bench", "machine", "--name", name)
+        assert f"--name: '{name}' cannot be the name of a machine" in said.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from headway.base.errors import UserError
 from headway.scaling.costs import fewest, place
 from headway.scaling.hardware import load_hardware
 from headway.scaling.laws import ParametricLaw
-from headway.scaling.plan import Plan, make_plan
-from headway.scaling.plan_page import size_chart
+from headway.scaling.plan import Plan, assumptions, make_plan
+from headway.scaling.plan_page import outside_text, size_chart, write_page
 from headway.scaling.plan_recipe import batch_and_rate, plan_recipe
 from headway.scaling.published import BESIROGLU
 from headway.scaling.question import Question, machine_of
@@ -89,6 +90,17 @@ def test_money_and_time_say_how_many_machines() -> None:
     assert settled.cost.hours.likely <= 10 < settled.cost.hours.likely * 1.1
 
 
+def test_more_time_than_it_takes_leaves_as_many_machines_as_hold_it() -> None:
+    asked = {"params": 7e9, "tokens": 2e10}
+    least = fewest(plan(**asked).choices[0].shape, HARDWARE.find("h100-sxm"))
+    for hours in (60 * 24, 600 * 24):
+        best = plan(**asked, hours=hours).choices[0]
+        assert best.cost.devices == least
+        assert best.cost.hours.likely < hours
+    with pytest.raises(UserError, match="do not fit on one"):
+        plan(**asked, hours=600 * 24, devices=1)
+
+
 def test_time_alone_is_that_of_one_machine() -> None:
     for hours in (4.55, 12.87, 18.19, 31.03):  # whose rounding once made it two
         best = plan(hours=hours).choices[0]
@@ -148,14 +160,14 @@ def test_text_that_is_too_short_is_read_again() -> None:
 def test_what_does_not_fit_is_recomputed_then_sharded() -> None:
     machine = HARDWARE.find("rtx-4090")
     found = {}
-    for params in (1e8, 1e9, 3e9):
-        placement = place(shape_of(params), machine, 8)
+    for params in (1e8, 1e9, 1.5e9, 3e9):
+        placement = place(shape_of(params), machine, 16)
         assert placement is not None
         assert placement.bytes.peak < 0.9 * machine.bytes
         found[params] = (placement.recomputes, placement.shards)
-    assert list(found.values()) == [(False, 1), (True, 1), (False, 8)]
-    assert place(shape_of(3e9), machine, 1) is None
-    assert fewest(shape_of(3e9), machine) == 4
+    assert list(found.values()) == [(False, 1), (True, 1), (False, 16), (True, 16)]
+    assert place(shape_of(3e9), machine, 8) is None
+    assert fewest(shape_of(3e9), machine) == 16
 
 
 def test_what_is_computed_again_takes_time_and_money() -> None:
@@ -180,15 +192,58 @@ def test_what_is_computed_again_takes_time_and_money() -> None:
     assert paid.cost.usd.likely == pytest.approx(170, rel=0.02)
 
 
-@pytest.mark.parametrize("question", [{"money": 1000}, {"hours": 2, "machine": "laptop-cpu"}])
-def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any]) -> None:
-    for choice in plan(**question).choices:
+@pytest.mark.parametrize(
+    ("question", "shards"),
+    [
+        ({"money": 1000}, 1),
+        ({"hours": 2, "machine": "laptop-cpu"}, 1),
+        ({"params": 7e9, "tokens": 2e10, "devices": 8}, 8),
+    ],
+)
+def test_every_choice_has_a_recipe_that_trains_it(question: dict[str, Any], shards: int) -> None:
+    found = plan(**question).choices
+    assert found[0].placement is not None
+    assert found[0].placement.shards == shards
+    for choice in found:
         recipe = load_recipe(plan_recipe(choice, "h100-sxm"))
         assert isinstance(recipe, LanguageRecipe)
         train, n_tokens = recipe.train, recipe.tokenizer.size
         assert count_parameters(recipe.model, n_tokens) == choice.shape.parameters
         seen = train.steps * train.batch_tokens * train.accumulate
         assert seen == pytest.approx(choice.tokens, rel=0.01)
+        assert choice.placement is not None
+        assert train.checkpoint_activations == choice.placement.recomputes
+        assert train.parallel == ("shard" if choice.placement.shards > 1 else "replicate")
+
+
+def test_a_compute_that_no_run_had_is_outside_of_the_law() -> None:
+    """Of sizes and of tokens that the law was measured at, but of more of both together."""
+    found = plan(params=1.5e10, tokens=3e11)
+    (said,) = found.choices[0].outside
+    assert "training FLOPs are above 1.3e+22" in said
+    (line,) = outside_text(found)
+    assert "1.4e+18 to 1.3e+22 FLOPs): as asked" in line
+
+
+def test_what_no_device_holds_whole_is_planned_but_has_no_recipe(tmp_path: Path) -> None:
+    """`headway train` keeps the whole model on the first device, to judge it."""
+    found = plan(params=7e10, tokens=1e12)
+    asked = found.choices[0]
+    assert asked.placement is not None
+    assert not asked.placement.judged
+    assert asked.placement.bytes.judged == 0
+    assert "judging elsewhere" in asked.placement.text()
+    assert any(line.startswith("Judging elsewhere") for line in assumptions(found))
+    with pytest.raises(UserError, match=r"needs all 69\.9B .* on the first device"):
+        plan_recipe(asked, "h100-sxm")
+    write_page(found, tmp_path / "plan.html")
+    assert "[model]" not in (tmp_path / "plan.html").read_text("utf-8")
+    judged = plan(params=7e9, tokens=2e10, devices=8)
+    placement = judged.choices[0].placement
+    assert placement is not None
+    assert placement.judged
+    assert placement.bytes.judged == 4 * judged.choices[0].shape.parameters.all
+    assert not any(line.startswith("Judging elsewhere") for line in assumptions(judged))
 
 
 def test_batch_and_rate_are_those_of_deepseek() -> None:
@@ -215,7 +270,8 @@ def test_batch_and_rate_are_those_of_deepseek() -> None:
         ({"params": 1e15}, "no model of 1e\\+15 parameters"),
         ({"params": 100}, "the smallest has"),
         ({"params": 4e13}, "no number of them holds it"),
-        ({"params": 7e10, "machine": "l4", "devices": 1}, "fit on one NVIDIA L4 24 GB.*1,024"),
+        ({"params": 3e10, "machine": "l4", "devices": 1}, "fit on one NVIDIA L4 24 GB.*takes 128"),
+        ({"params": 7e10, "machine": "l4", "devices": 1024}, "no number of them holds it"),
         ({"money": 100, "machine": "laptop-cpu"}, "has no price"),
         ({"money": 100, "machine": "h100"}, "there is h100-sxm and h100-pcie"),
         ({"money": 10, "serve_tokens": 1e15}, "takes all that there is"),
@@ -223,6 +279,7 @@ def test_batch_and_rate_are_those_of_deepseek() -> None:
         ({"money": 10, "devices": 10**9}, "at most 131,072 machines"),
         ({"params": 7e10, "tokens": 1e13, "hours": 1e-3}, "in 3.6 s this takes .* machines"),
         ({"params": 330e3, "serve_tokens": 1e15}, "takes all that there is"),
+        ({"money": 1e3, "serve_tokens": 1e12, "length": 2**17}, "1T tokens takes all that there"),
     ],
 )
 def test_nonsense_is_refused_with_a_reason(question: dict[str, Any], said: str) -> None:

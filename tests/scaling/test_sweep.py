@@ -24,7 +24,8 @@ from headway.scaling.jobs import Job
 from headway.scaling.laws import ParametricLaw
 from headway.scaling.shapes import resized, widened
 from headway.scaling.sweep import HELD_OUT, begin_sweep, open_sweep
-from headway.scaling.sweep_run import list_runs, run_sweep
+from headway.scaling.sweep_report import write_sweep_report
+from headway.scaling.sweep_run import list_runs, run_one, run_sweep
 from headway.settings.counting import count_parameters
 from headway.settings.kinds import LanguageRecipe
 from headway.settings.recipe import load_recipe
@@ -153,6 +154,23 @@ def test_a_sweep_forecasts_what_it_then_makes(
     assert sorted(log.count("trains") for log in logs) == [1] * 9 + [2]
     assert "finished" in list_runs(sweep)
     assert list_runs(sweep).count("\n") == 13
+
+
+@pytest.mark.usefixtures("trainer")
+def test_without_scipy_a_sweep_does_not_begin_and_a_report_says_why_it_has_no_law(
+    recipe: LanguageRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = begin_sweep(tmp_path / "law", recipe, BUDGETS, SIZES, None)
+    run_one(sweep, 1, device="cpu")
+    assert "no law yet: " in "\n".join(write_sweep_report(sweep))
+    assert "five constants cannot be fitted to 1 runs" in "\n".join(write_sweep_report(sweep))
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(UserError, match=r"needs the package 'scipy'.*'headway\[scaling\]'"):
+        run_sweep(sweep, processes=1, devices=["cpu"])
+    assert len(sweep.finished()) == 1
+    for number in range(2, 10):  # as an array of Slurm makes them: that takes no law
+        run_one(sweep, number, device="cpu")
+    assert any("this needs the package 'scipy'" in line for line in write_sweep_report(sweep))
 
 
 def test_a_sweep_can_be_moved(recipe: LanguageRecipe, tmp_path: Path) -> None:

@@ -41,9 +41,10 @@ def machine(
     """
     refuse_inputs(json, hardware)
     from headway.base.runtime import pick_device
-    from headway.scaling.hardware import keep_machine, load_hardware
+    from headway.scaling.hardware import keep_machine, load_hardware, refuse_name
     from headway.scaling.machine import measure
 
+    refuse_name(name, "--name")
     if hardware is not None and hardware.exists():
         load_hardware(hardware)  # a mistake there is told before a minute has gone
     found = measure(pick_device(device))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from headway.scaling.question import Question
 
 _BUDGET, _MODEL, _GROUND = "What there is", "What is wanted", "What it rests on"
+_LAW = "besiroglu"
 
 
 def plan(  # long: its options
@@ -71,7 +73,7 @@ def plan(  # long: its options
             help="A published law, or what headway scaling fit wrote.",
             rich_help_panel=_GROUND,
         ),
-    ] = "besiroglu",
+    ] = _LAW,
     hardware: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Machines of your own.", rich_help_panel=_GROUND),
@@ -122,19 +124,36 @@ def plan(  # long: its options
 
     for out in (json, html, recipe):
         refuse_inputs(out, hardware, Path(law))
-    budget = (money, hours, params, tokens, loss, serve_tokens, unique_tokens)
+    budget: dict[str, object] = {
+        "--money": money,
+        "--hours": hours,
+        "--params": params,
+        "--tokens": tokens,
+        "--loss": loss,
+        "--serve-tokens": serve_tokens,
+        "--unique-tokens": unique_tokens,
+    }
+    files: dict[str, object] = {"--html": html, "--recipe": recipe, "--choice": choice}
+    rests: dict[str, object] = {
+        "--utilisation": utilisation,
+        "--length": length,
+        "--vocabulary": vocabulary,
+    }
     if calibrate:
-        if any((*budget, table, utilisation, html, recipe)):
-            raise UserError("--calibrate plans nothing", where="--calibrate")
+        others = {"--table": table or None, "--law": law if law != _LAW else None}
+        _refuse_strays("--calibrate plans nothing", budget | files | rests | others)
         _calibrate(calibrate, machine, hardware, json)
         return
     name, count = machine_of(machine or MACHINE)
-    machines, found_law = load_hardware(hardware), _law(law)
     if table:
-        if any((*budget, count)):
-            raise UserError("--table asks for nothing but a machine", where="--table")
-        _table(name, machines, found_law, json)
+        counted = {"--machine NAME:COUNT": count}
+        _refuse_strays("--table asks for nothing but a kind of machine", budget | files | counted)
+        named = {"utilisation": utilisation, "length": length, "vocabulary": vocabulary}
+        _table(name, load_hardware(hardware), _law(law), json, named)
         return
+    if recipe is None:
+        _refuse_strays("without --recipe none is written", {"--choice": choice})
+    machines, found_law = load_hardware(hardware), _law(law)
     question = Question(
         money=number(money, "--money"),
         hours=None if hours is None else as_hours(hours, where="--hours"),
@@ -150,6 +169,13 @@ def plan(  # long: its options
         utilisation=utilisation,
     )
     _answer(question, machines, found_law, json, html, recipe, choice)
+
+
+def _refuse_strays(why: str, strays: Mapping[str, object]) -> None:
+    """Raise UserError for the first option that was given and would say nothing."""
+    for name, value in strays.items():
+        if value is not None:
+            raise UserError(f"{why}: {name} would say nothing", where=name, todo="leave it out")
 
 
 def _answer(
@@ -171,12 +197,13 @@ def _answer(
     refuse_same(html, recipe)
     found = make_plan(question, machines, law)
     chosen = find_choice(found, choice)
+    written = None if recipe is None else dump_toml(plan_recipe(chosen, question.machine))
     _tell(found)
     write_json(json, found.to_table())
     if html is not None:
         write_page(found, html)
-    if recipe is not None:
-        write_atomic(recipe, dump_toml(plan_recipe(chosen, question.machine)))
+    if recipe is not None and written is not None:
+        write_atomic(recipe, written)
 
 
 def _calibrate(
@@ -186,7 +213,10 @@ def _calibrate(
     from dataclasses import asdict
 
     from headway.scaling.calibrate import calibrate, calibration_lines, find_runs, keep, read_timed
+    from headway.scaling.hardware import refuse_name
 
+    if machine is not None:
+        refuse_name(machine, "--machine")
     found = calibrate([read_timed(run) for run in find_runs(places)])
     place, name = keep(found, machine, hardware)
     print("\n".join(calibration_lines(found)))
@@ -216,11 +246,17 @@ def _tell(found: Plan) -> None:
         print(line)
 
 
-def _table(name: str, machines: Hardware, law: ParametricLaw, json: Path | None) -> None:
+def _table(
+    name: str,
+    machines: Hardware,
+    law: ParametricLaw,
+    json: Path | None,
+    named: Mapping[str, Any],
+) -> None:
     from headway.base.showing import Table
     from headway.scaling.plan_table import COLUMNS, plan_table, table_row
 
-    plans, refused = plan_table(name, machines, law)
+    plans, refused = plan_table(name, machines, law, **named)
     print(f"What money buys on {plans[0].machine.name}; behind it, half the size\n")
     print(Table(COLUMNS, [table_row(plan) for plan in plans]))
     print("".join(f"left out: {reason}\n" for reason in refused), end="")

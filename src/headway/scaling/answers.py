@@ -92,7 +92,7 @@ def _answer(law: Law, given: dict[str, float]) -> Answer | None:
         return None
     choice = method(**given)
     flop = training_flop(choice.params, choice.tokens)
-    beyond = law.measured.beyond(params=choice.params, tokens=choice.tokens)
+    beyond = law.measured.beyond(params=choice.params, tokens=choice.tokens, flop=flop)
     return Answer(law.name, choice.params, choice.tokens, flop, choice.loss, beyond, choice.outside)
 
 

@@ -26,7 +26,11 @@ class Range:
 
 @dataclass(frozen=True)
 class Placement:
-    """How a training lies on its devices: `rows` texts at a time on each."""
+    """How a training lies on its devices: `rows` texts at a time on each.
+
+    `judged` is whether the first one also holds the whole model, as `headway train` does to judge
+    what is in shards. A model of which none can is planned all the same.
+    """
 
     devices: int
     dtype: Literal["bfloat16", "float32"]
@@ -35,11 +39,13 @@ class Placement:
     shards: int
     bytes: TrainingBytes
     memory: float  # bytes of a device
+    judged: bool
 
     def text(self) -> str:
         """In words: what it takes to fit."""
         takes = ["checkpointing"] if self.recomputes else []
         takes += [f"{self.shards} shards"] if self.shards > 1 else []
+        takes += [] if self.judged else ["judging elsewhere"]
         return ", ".join(takes) or "nothing more"
 
 
@@ -80,20 +86,37 @@ def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
     """
     for recomputes, shards in ((False, 1), (True, 1), (False, devices), (True, devices)):
         found = None
+        judged = shards == 1 or _holds(shape, machine)
         rows = 1
         while rows <= _MOST_ROWS:
-            # a batch of the step before has left its gradients
-            batch = Batch(
-                rows, shape.length, machine.dtype, recomputes=recomputes, accumulates=True
-            )
-            need = training_bytes(shape.settings, shape.n_tokens, batch, shards=shards)
-            if need.peak > USED * machine.bytes:
+            need = _fits(shape, machine, rows, recomputes=recomputes, shards=shards, judges=judged)
+            if need is None:
                 break
-            found = Placement(devices, machine.dtype, rows, recomputes, shards, need, machine.bytes)
+            found = Placement(
+                *(devices, machine.dtype, rows, recomputes, shards, need, machine.bytes),
+                judged=judged,
+            )
             rows *= 2
         if found is not None:
             return found
     return None
+
+
+def _holds(shape: Shape, machine: Machine) -> bool:
+    """Whether the first of however many devices can hold the whole model beside its part."""
+    least = _fits(shape, machine, 1, recomputes=True, shards=MOST_DEVICES, judges=True)
+    return least is not None
+
+
+def _fits(
+    shape: Shape, machine: Machine, rows: int, *, recomputes: bool, shards: int, judges: bool
+) -> TrainingBytes | None:
+    """The bytes of a training with so many rows at a time, None if a device has too few."""
+    # a batch of the step before has left its gradients
+    batch = Batch(rows, shape.length, machine.dtype, recomputes=recomputes, accumulates=True)
+    settings, ids = shape.settings, shape.n_tokens
+    need = training_bytes(settings, ids, batch, shards=shards, judges=judges)
+    return need if need.peak <= USED * machine.bytes else None
 
 
 def repeats(shape: Shape, *, recomputes: bool) -> float:

@@ -40,7 +40,7 @@ class FrontierFit:
 
 @dataclass(frozen=True)
 class _Valley:
-    """The parabola of one budget: ln of its FLOPs, and of its best size as drawn many times."""
+    """The parabola of one budget: ln of its 6·N·D at the best size, ln of that as drawn often."""
 
     points: Points
     flop: float
@@ -51,9 +51,9 @@ class _Valley:
 def fit_isoflop(points: Points, *, resamples: int = 500, seed: int = 1) -> FrontierFit:
     """Approach 2: a parabola over ln N for the runs of each budget, a line through their valleys.
 
-    Budgets are where runs crowd within 15 % of FLOPs. One whose valley is not among its sizes is
-    left out and told; so are the runs between budgets. Resampling draws the residuals of each
-    parabola anew.
+    Budgets are where runs crowd within 15 % of FLOPs, as counted; the law's compute and tokens are
+    those of C = 6·N·D. One whose valley is not among its sizes is left out and told; so are the
+    runs between budgets. Resampling draws the residuals of each parabola anew.
     """
     rng = np.random.default_rng(seed)
     valleys, notices = [], []
@@ -118,6 +118,9 @@ def _valley(points: Points, resamples: int, rng: np.random.Generator) -> _Valley
     drawn = np.linalg.lstsq(matrix, losses.T, rcond=None)[0]
     params, loss = math.exp(lowest), level - slope**2 / (4 * bend)
     draws = middle - drawn[1] / (2 * drawn[0])
+    # what was counted for each 6·N·D, which depends on the size: so the tokens are the runs' own
+    counted = np.linalg.lstsq(matrix, np.log(points["flop"] / points.flop_6nd), rcond=None)[0]
+    flop -= float(np.polyval(counted, lowest - middle))
     best = Choice(params, math.exp(flop) / (TRAINING * params), loss)
     return _Valley(points, flop, best, draws)
 
@@ -156,18 +159,18 @@ def fit_envelope(points: Points) -> FrontierFit:
 
 
 def _curves(points: Points) -> dict[float, tuple[Floats, Floats]]:
-    """Of each size ln FLOPs and the ln of the least loss up to there."""
-    found = {}
+    """Of each size ln(6·N·D) and the ln of the least loss up to there."""
+    found, flop = {}, points.flop_6nd
     for size in np.unique(points["params"]):
         rows = np.flatnonzero(points["params"] == size)
-        rows = rows[np.argsort(points["flop"][rows], kind="stable")]
+        rows = rows[np.argsort(flop[rows], kind="stable")]
         fallen = np.minimum.accumulate(points["loss"][rows])
-        found[float(size)] = (np.log(points["flop"][rows]), np.log(fallen))
+        found[float(size)] = (np.log(flop[rows]), np.log(fallen))
     return found
 
 
 def _law(name: str, points: Points, line: Floats) -> Allocation:
-    params, flop = points["params"], points["flop"]
+    params, flop = points["params"], points.flop_6nd
     return Allocation(
         name=name,
         source=f"fitted to {len(points)} rows of {points.origin}",

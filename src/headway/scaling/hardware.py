@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib import resources
@@ -155,6 +156,19 @@ def load_hardware(own: Path | None = None) -> Hardware:
         return Hardware.model_validate(table)
     except ValidationError as error:
         raise explain(error, Hardware, where) from None
+
+
+def refuse_name(name: str, where: str) -> None:
+    """Raise UserError for a name under which a machine could be kept, but not found.
+
+    A colon parts a name from a count, and the heads of the table's parts are not quoted.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise UserError(
+            f"'{name}' cannot be the name of a machine",
+            where=where,
+            todo="use letters, digits, - and _ alone; a count, NAME:COUNT, is for plans",
+        )
 
 
 def keep_machine(name: str, changes: Mapping[str, Any], own: Path | None) -> Path:

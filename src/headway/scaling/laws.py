@@ -104,8 +104,9 @@ class Law:
 
     def choice(self, params: float, tokens: float, loss: float | None = None) -> Choice:
         """A choice with what this law has to say of it. Raises UserError for one of no size."""
-        positive(parameters=params, tokens=tokens)
-        return Choice(params, tokens, loss, self.measured.outside(params=params, tokens=tokens))
+        flop = training_flop(params, tokens)
+        outside = self.measured.outside(params=params, tokens=tokens, flop=flop)
+        return Choice(params, tokens, loss, outside)
 
 
 @dataclass(frozen=True, kw_only=True)

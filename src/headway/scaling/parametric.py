@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.base.errors import UserError
 from headway.scaling.huber import FLATTEST, STEEPEST, LogSumFit, between
-from headway.scaling.laws import ParametricLaw, Range
+from headway.scaling.laws import TRAINING, ParametricLaw, Range
 from headway.scaling.points import Floats, Points, different
 from headway.scaling.repeated import effective
 
@@ -126,9 +126,9 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
         name="fitted",
         source=f"fitted to {len(points)} runs of {points.origin}",
         measured=Range(
-            params=(float(params.min()), float(params.max())),
-            tokens=(float(tokens.min()), float(tokens.max())),
-            flop=(float(points["flop"].min()), float(points["flop"].max())),
+            params=_ends(params),
+            tokens=_ends(tokens),
+            flop=_ends(TRAINING * params * tokens),
         ),
         E=E,
         A=A,
@@ -144,6 +144,10 @@ def fit_parametric(points: Points, *, resamples: int = 500, seed: int = 1) -> Pa
         draws=np.array(draws).reshape(-1, len(LETTERS)),
         notices=tuple(_notices(law, float(loss.min()))),
     )
+
+
+def _ends(values: Floats) -> tuple[float, float]:
+    return float(values.min()), float(values.max())
 
 
 def worth(points: Points) -> Floats:

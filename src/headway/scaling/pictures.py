@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DARK = "#1f2933"
+_FLOPS = "training FLOPs, 6 · N · D"
 _FURTHER = 10.0  # beyond the greatest compute, lines are drawn on
 _APPROACH = 3
 
@@ -33,17 +34,17 @@ def draw_parametric(fit: ParametricFit, path: Path) -> None:
 
     def draw(figure: Figure, places: Sequence[Axes]) -> None:
         sizes, residuals = places
-        flop = _reach(points["flop"])
+        flop = _reach(points.flop_6nd)
         best = np.array([law.optimum(c).params for c in flop.tolist()])
         if len(fit.draws):
             drawn = [_optima(row, flop) for row in fit.draws]
             _band(sizes, flop, np.array(drawn))
         sizes.plot(flop, best, color=_DARK, linewidth=1.5, label="best size by the law")
         _runs(figure, sizes, points)
-        _name(sizes, "Runs, and the best size for a compute", "training FLOPs", "parameters")
+        _name(sizes, "Runs, and the best size for a compute", _FLOPS, "parameters")
         sizes.set_yscale("log")
         sizes.legend(loc="upper left", frameon=False, fontsize=8.5)
-        _residuals(residuals, points["flop"], fit.residuals, "training FLOPs")
+        _residuals(residuals, points.flop_6nd, fit.residuals, _FLOPS)
         figure.tight_layout(w_pad=2.0)
 
     draw_figure(2, path, draw)
@@ -55,23 +56,23 @@ def draw_frontier(fit: FrontierFit, path: Path) -> None:
     def draw(figure: Figure, places: Sequence[Axes]) -> None:
         valleys, sizes = places
         budgets = fit.law.name == "isoflop"
-        x = "params" if budgets else "flop"
         for place, group in enumerate(fit.groups):
             colour = _shade(place, len(fit.groups))
-            order = np.argsort(group[x])
+            x = group["params"] if budgets else group.flop_6nd
+            order = np.argsort(x)
             if budgets:
-                valleys.plot(group[x], group["loss"], "o", color=colour, markersize=3)
-                logs = np.log(group[x][order])
+                valleys.plot(x, group["loss"], "o", color=colour, markersize=3)
+                logs = np.log(x[order])
                 smooth = np.linspace(logs[0], logs[-1], 50)
                 curve = np.polyfit(logs, group["loss"][order], 2)
                 valleys.plot(np.exp(smooth), np.polyval(curve, smooth), color=colour, linewidth=1.2)
             else:
-                valleys.plot(group[x][order], group["loss"][order], color=colour, linewidth=1.2)
+                valleys.plot(x[order], group["loss"][order], color=colour, linewidth=1.2)
         at = [choice.params if budgets else choice.flop for choice in fit.best]
         losses = [choice.loss for choice in fit.best if choice.loss is not None]
         valleys.plot(at, losses, "v", color=_DARK, markersize=5)
         title = "A parabola for each compute" if budgets else "Training curves"
-        _name(valleys, title, "parameters" if budgets else "training FLOPs", "loss")
+        _name(valleys, title, "parameters" if budgets else _FLOPS, "loss")
         if not budgets:
             valleys.set_yscale("log")
             _plain(valleys)
@@ -82,7 +83,7 @@ def draw_frontier(fit: FrontierFit, path: Path) -> None:
             _band(sizes, wide, lines)
         sizes.plot(wide, fit.law.k * wide**fit.law.a, color=_DARK, linewidth=1.5)
         sizes.plot(flop, [choice.params for choice in fit.best], "o", color=COLOURS[0])
-        _name(sizes, f"Best size ∝ C^{fit.law.a:.3f}", "training FLOPs", "parameters")
+        _name(sizes, f"Best size ∝ C^{fit.law.a:.3f}", _FLOPS, "parameters")
         sizes.set_yscale("log")
         figure.tight_layout(w_pad=2.0)
 
@@ -166,9 +167,8 @@ def _band(axes: Axes, x: Floats, drawn: Floats) -> None:
 
 def _runs(figure: Figure, axes: Axes, points: Points) -> None:
     """The runs, coloured by their loss."""
-    found = axes.scatter(
-        points["flop"], points["params"], c=points["loss"], s=14, cmap="viridis_r", zorder=2
-    )
+    flop, params, loss = points.flop_6nd, points["params"], points["loss"]
+    found = axes.scatter(flop, params, c=loss, s=14, cmap="viridis_r", zorder=2)
     figure.colorbar(found, ax=axes, label="loss", pad=0.02)
 
 

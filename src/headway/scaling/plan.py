@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.base.errors import UserError
@@ -27,7 +27,7 @@ from headway.scaling.own_law import OwnLaw
 from headway.scaling.published import BESIROGLU, CHINCHILLA, CHINCHILLA_EXACT, SARDANA
 from headway.scaling.question import Question, device_hours, refuse_too_dear
 from headway.scaling.shapes import Shape
-from headway.scaling.sizes import Size, pick, repeated
+from headway.scaling.sizes import FOR_SERVING, Size, pick, repeated, takes_all
 from headway.scaling.units import duration, short
 
 SAME_RUNS = (CHINCHILLA, CHINCHILLA_EXACT, BESIROGLU, SARDANA)
@@ -117,6 +117,8 @@ def make_plan(question: Question, hardware: Hardware, law: ParametricLaw = BESIR
         again = max(again, repeats(shape, recomputes=placed is not None and placed.recomputes))
         if (moved, again) == before:
             break
+    if allowed is not None:
+        sizes = [_paid(size, question, machine, devices, hardware, allowed) for size in sizes]
     choices: list[Planned] = []
     for size in sizes:
         planned = _planned(question, size, machine, devices, hardware, law)
@@ -144,11 +146,37 @@ def _devices(question: Question, sizes: list[Size], machine: Machine, rate: floa
                 where="--hours",
                 todo="give more time, or ask for less",
             )
-        return devices
+        return max(devices, fewest(first.shape, machine) or 1)  # it has to fit as well
     devices = fewest(first.shape, machine) or MOST_DEVICES
     while hours / devices > _MOST_HOURS and devices < MOST_DEVICES:
         devices *= 2
     return devices
+
+
+def _paid(
+    size: Size,
+    question: Question,
+    machine: Machine,
+    devices: int,
+    hardware: Hardware,
+    allowed: float,
+) -> Size:
+    """A choice with the tokens that so many hours of one machine pay for at its own speed.
+
+    They were those of the first choice's speed; smaller models move more bytes a FLOP, and may
+    recompute less. What was asked for stays. Raises UserError where serving takes it all.
+    """
+    if question.loss is not None or (size.asked and question.tokens is not None):
+        return size
+    shape, placed = size.shape, place(size.shape, machine, devices)
+    moved = moved_a_flop(shape, machine.dtype)
+    flops = allowed * 3600 * hardware.rate(machine, question.utilisation, moved=moved)[1]
+    if size.name == FOR_SERVING and question.serve_tokens is not None:
+        flops -= question.serve_tokens * serving_flops(shape)
+        if flops <= 0:
+            raise takes_all(question.serve_tokens)
+    again = repeats(shape, recomputes=placed is not None and placed.recomputes)
+    return replace(size, tokens=flops / again / flops_a_token(shape))
 
 
 def refuse_misfit(planned: Planned, machine: Machine) -> None:
@@ -198,7 +226,7 @@ def _planned(
             recomputes=recomputes,
         ),
         serving,
-        law.measured.outside(params=params, tokens=size.tokens),
+        law.choice(params, size.tokens).outside,
     )
 
 
@@ -234,6 +262,11 @@ def assumptions(plan: Plan) -> list[str]:
         f"Speed: {rate}, {machine.dtype}; FLOPs are counted an operation, attention in full.",
         f"Texts of {plan.choices[0].shape.length:,} tokens; AdamW with float32 weights.",
     ]
+    if any(choice.placement and not choice.placement.judged for choice in plan.choices):
+        found.append(
+            "Judging elsewhere: headway train keeps the whole model in float32 on the first device "
+            "to judge it, which is too small for that; no recipe is written."
+        )
     if machine.price is not None:
         price = machine.price
         found.append(f"Price: ${price.usd:g} an hour ({price.source}, {price.date}).")

@@ -9,7 +9,7 @@ from headway.lens.charts import curves_svg
 from headway.scaling.costs import Range, flops_a_token
 from headway.scaling.pages import write_template
 from headway.scaling.plan import Plan, Planned, assumptions, expected_loss
-from headway.scaling.plan_recipe import plan_recipe
+from headway.scaling.plan_recipe import is_trainable, plan_recipe
 from headway.scaling.shapes import shapes_of
 from headway.scaling.units import duration, money, short
 from headway.settings.toml import dump_toml
@@ -48,7 +48,11 @@ def outside_text(plan: Plan) -> list[str]:
     known = plan.law.measured
     spans = [
         f"{short(span[0])} to {short(span[1])} {what}"
-        for what, span in (("parameters", known.params), ("training tokens", known.tokens))
+        for what, span in (
+            ("parameters", known.params),
+            ("training tokens", known.tokens),
+            ("FLOPs", known.flop),
+        )
         if span is not None
     ]
     if not names:
@@ -76,6 +80,7 @@ def write_page(plan: Plan, path: Path) -> None:
         recipes=[
             (each.name, dump_toml(plan_recipe(each, plan.question.machine)))
             for each in plan.choices
+            if is_trainable(each)
         ],
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headway.base.errors import unknown
+from headway.base.errors import UserError, unknown
 from headway.scaling.plan import Plan, Planned
 from headway.scaling.units import short
 from headway.settings.memory import Batch, training_bytes
@@ -33,16 +33,29 @@ def find_choice(plan: Plan, name: str | None) -> Planned:
     return names[name]
 
 
+def is_trainable(planned: Planned) -> bool:
+    """Whether `headway train` can make it: its first device has to hold the whole model."""
+    return planned.placement is None or planned.placement.judged
+
+
 def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
     """The recipe as a table: data is to be named, all else is set.
 
     What was planned on `machine` is in it, for the run's report to compare. One process makes the
-    whole step, `accumulate` batches of as many rows as fit on a device.
+    whole step, `accumulate` batches of as many rows as fit on a device. What was placed in shards
+    is trained so. Raises UserError for what `headway train` cannot.
     """
-    shape, T = planned.shape, planned.shape.length
+    shape, T, placement = planned.shape, planned.shape.length, planned.placement
+    if not is_trainable(planned):
+        raise UserError(
+            f"headway train needs all {short(shape.parameters.all)} parameters on the first device "
+            "to judge them, where they do not fit",
+            where=f"the recipe of '{planned.name}'",
+            todo="plan a smaller model, or a machine with more memory",
+        )
     blocks = 6.0 * shape.parameters.without_embeddings * planned.tokens
     wanted, rate = batch_and_rate(blocks)
-    rows = min(planned.placement.rows if planned.placement else 1, max(1, round(wanted / T)))
+    rows = min(placement.rows if placement else 1, max(1, round(wanted / T)))
     accumulate = max(1, round(max(wanted, _LEAST_ROWS * T) / (rows * T)))
     steps = max(1, math.ceil(planned.tokens / (rows * T * accumulate)))
     every = max(1, round(steps / 20))
@@ -64,8 +77,9 @@ def plan_recipe(planned: Planned, machine: str) -> dict[str, Any]:
             "accumulate": accumulate,
             "learning_rate": float(f"{rate:.2g}"),
             "warmup": min(round(_WARMUP[0] * steps), _WARMUP[1]),
-            "dtype": planned.placement.dtype if planned.placement else "auto",
-            "checkpoint_activations": bool(planned.placement and planned.placement.recomputes),
+            "dtype": placement.dtype if placement else "auto",
+            "checkpoint_activations": bool(placement and placement.recomputes),
+            "parallel": "shard" if placement and placement.shards > 1 else "replicate",
             "evaluate_every": every,
             "save_every": every,
         },

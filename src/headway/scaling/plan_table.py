@@ -15,17 +15,31 @@ COLUMNS = ("money", "size", "tokens", "loss", "machines", "time", "energy", "or 
 
 
 def plan_table(
-    machine: str, hardware: Hardware, law: ParametricLaw
+    machine: str,
+    hardware: Hardware,
+    law: ParametricLaw,
+    *,
+    utilisation: float | None = None,
+    length: int | None = None,
+    vocabulary: int | None = None,
 ) -> tuple[list[Plan], list[str]]:
     """The plan of each budget on one kind of machine, as many of it as finish in a month.
 
-    And why the budgets that are left out are. Raises UserError if all are.
+    And why the budgets that are left out are. Raises UserError if all are. What else is named is
+    as in a `Question`.
     """
     plans: list[Plan] = []
     refused: list[UserError] = []
     for budget in BUDGETS:
         try:
-            plans.append(make_plan(Question(money=budget, machine=machine), hardware, law))
+            asked = Question(
+                money=budget,
+                machine=machine,
+                utilisation=utilisation,
+                length=length,
+                vocabulary=vocabulary,
+            )
+            plans.append(make_plan(asked, hardware, law))
         except UserError as error:
             refused.append(error)
     if not plans:

@@ -38,7 +38,8 @@ class Points:
     """Runs by quantity (`params`, `tokens`, `flop`, `loss`), one number a run.
 
     Of parameters, tokens and FLOPs two give the third, C = 6·N·D; one alone will do for a power
-    law. `unique` are the different tokens where text was repeated.
+    law. `unique` are the different tokens where text was repeated. FLOPs that were counted, with
+    attention and the output, are more than 6·N·D: they say which runs are of one budget.
     """
 
     origin: str
@@ -58,6 +59,11 @@ class Points:
                 todo="two of parameters, tokens and FLOPs are needed: name their columns",
             )
         return self.known[quantity]
+
+    @property
+    def flop_6nd(self) -> Floats:
+        """FLOPs as laws take them, C = 6·N·D, whatever was counted."""
+        return TRAINING * self["params"] * self["tokens"]
 
     def pick(self, kept: NDArray[np.intp]) -> Points:
         """Some of the runs, in the order of their numbers."""

@@ -21,14 +21,22 @@ PASSES = 4.0  # over the same text: so many are nearly as good as new text (Muen
 
 @dataclass(frozen=True)
 class Size:
-    """A choice before it is costed. `asked` is one of which the question fixed something."""
+    """A choice before it is costed. `asked` is one of which the question fixed something.
+
+    `text` are the different tokens that there are to read, where that is less than what is read.
+    """
 
     name: str
     why: str
     shape: Shape
     tokens: float
-    unique: float
+    text: float = math.inf
     asked: bool = False
+
+    @property
+    def unique(self) -> float:
+        """The different ones among the training tokens."""
+        return min(self.tokens, self.text)
 
 
 def pick(question: Question, law: ParametricLaw, flops: float | None) -> list[Size]:
@@ -75,8 +83,7 @@ class _Maker:
     def size(self, name: str, why: str, params: float, tokens: float | None, flops: float) -> Size:
         """A choice of a size; without tokens, those that the FLOPs pay for."""
         shape = self.shape(params)
-        paid = flops / flops_a_token(shape)
-        return Size(name, why, shape, tokens or paid, tokens or paid)
+        return Size(name, why, shape, tokens or flops / flops_a_token(shape))
 
     def asked(self, flops: float | None) -> Size | None:
         """What the question fixes of size, tokens and loss; None if it fixes none of them."""
@@ -98,8 +105,7 @@ class _Maker:
             else:
                 params = self._params_for(tokens, flops)
         found = self.size("as asked", "what was asked for", params or 0.0, tokens, flops or 0.0)
-        unique = min(found.tokens, ask.unique_tokens or math.inf)
-        return replace(found, unique=unique, asked=True)
+        return replace(found, text=ask.unique_tokens or math.inf, asked=True)
 
     def _params_for(self, tokens: float, flops: float) -> float:
         """The size that so many FLOPs can train on so many tokens."""
@@ -121,7 +127,7 @@ class _Maker:
         tokens = {shape: flops / flops_a_token(shape) for shape in (start, *shapes)}
         best = min(tokens, key=lambda shape: self.law.loss(shape.parameters.all, tokens[shape]))
         why = "the least loss for this compute"
-        return Size("compute-optimal", why, best, tokens[best], tokens[best])
+        return Size("compute-optimal", why, best, tokens[best])
 
     def cheapest(self, loss: float) -> Size:
         """The least compute for the loss."""
@@ -130,7 +136,7 @@ class _Maker:
         # the shape is not quite the size: its own tokens give the loss that was asked for
         tokens = self.law.tokens_for(float(shape.parameters.all), loss).tokens
         why = "the least compute for this loss"
-        return Size("compute-optimal", why, shape, tokens, tokens)
+        return Size("compute-optimal", why, shape, tokens)
 
     def for_serving(self, best: Size, flops: float) -> Size:
         """A smaller model trained for longer, since each token it serves later is cheaper."""
@@ -147,17 +153,14 @@ class _Maker:
             why = f"the least compute of training and serving {short(served)} tokens, for this loss"
             return self.size(name, why, found.params, found.tokens, flops)
         if 2 * served * _SMALLEST > flops:
-            raise UserError(
-                f"serving {short(served)} tokens takes all that there is",
-                where="--serve-tokens",
-                todo="give more, or serve fewer",
-            )
+            raise takes_all(served)
         found_params = law.served(_served_loss(law, flops, served), served).params
         shape = self.shape(found_params)
         left = flops - served * serving_flops(shape)
+        if left <= 0:  # attention over long texts, which the size was chosen without
+            raise takes_all(served)
         why = f"the least loss where the compute also serves {short(served)} tokens"
-        tokens = left / flops_a_token(shape)
-        return Size(name, why, shape, tokens, tokens)
+        return Size(name, why, shape, left / flops_a_token(shape))
 
     def with_little_text(self, best: Size, flops: float) -> Size:
         """What is best where the text is short and has to be read again."""
@@ -168,7 +171,16 @@ class _Maker:
         else:
             why = f"where there are {short(unique)} tokens of text"
         found = self.size("little text", why, params, None, flops)
-        return Size(found.name, why, found.shape, found.tokens, min(unique, found.tokens))
+        return replace(found, text=unique)
+
+
+def takes_all(served: float) -> UserError:
+    """What is said where serving leaves nothing to train with."""
+    return UserError(
+        f"serving {short(served)} tokens takes all that there is",
+        where="--serve-tokens",
+        todo="give more, or serve fewer",
+    )
 
 
 def repeated(law: ParametricLaw) -> RepeatedLaw:

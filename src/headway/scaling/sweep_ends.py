@@ -120,12 +120,12 @@ def compared(sweep: Sweep) -> dict[str, Any] | None:
     }
 
 
-def law_of(points: Points) -> ParametricFit | None:
-    """The law through the runs, None while they are too few or too like."""
+def law_of(points: Points) -> tuple[ParametricFit | None, str]:
+    """The law through the runs; None while there cannot be one, and why."""
     try:
-        return fit_parametric(points)
-    except UserError:
-        return None
+        return fit_parametric(points), ""
+    except UserError as error:
+        return None, str(error)
 
 
 def run_line(row: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ def write_sweep_report(sweep: Sweep) -> list[str]:
     Raises UserError if no run has finished yet.
     """
     points, rows = sweep_points(sweep)
-    fit, forecast = law_of(points), compared(sweep)
+    (fit, reason), forecast = law_of(points), compared(sweep)
     frontier = _frontier(points)
     seconds = sum(row["seconds"] for row in rows)
     record = {
@@ -45,7 +45,7 @@ def write_sweep_report(sweep: Sweep) -> list[str]:
         "held_out": forecast,
     }
     write_atomic(sweep.folder / REPORT, to_json(record))
-    lines = parametric_lines(fit) if fit is not None else ["too few runs for a law yet"]
+    lines = parametric_lines(fit) if fit is not None else [f"no law yet: {reason}"]
     said = f"{len(rows)} of {len(sweep.runs)} runs, {duration(seconds / 3600)} of training"
     if forecast is not None:
         lines.append(told(forecast))

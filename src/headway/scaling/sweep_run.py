@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.base.errors import UserError
+from headway.base.optional import optional
 from headway.base.progress import say
 from headway.base.showing import Table
 from headway.scaling.sweep import HELD_OUT, Sweep, read_forecast, train_runs, write_forecast
@@ -18,11 +19,12 @@ from headway.scaling.units import short
 def run_sweep(sweep: Sweep, *, processes: int, devices: Sequence[str]) -> None:
     """Train what is left of the grid, so many at a time; then the held-out run, forecast before.
 
-    Each run is told as it ends, and the report written. Raises UserError if runs failed, or if
-    another process is at it.
+    Each run is told as it ends, and the report written. Raises UserError if runs failed, if another
+    process is at it, and before all work if there is nothing to fit a law with.
     """
     from headway.checkpoint.run import RunFolder
 
+    optional("scipy.optimize", extra="scaling", where="scaling sweep")
     with RunFolder(sweep.folder).lock():
         _run_sweep(sweep, processes, devices)
 

@@ -120,7 +120,7 @@ def parametric_lines(fit: ParametricFit) -> list[str]:
             f"the largest ({left['largest']['flop']:.2e}) with "
             f"{left['largest']['error_percent']:+.1f} %"
         )
-    most = float(fit.points["flop"].max())
+    most = float(fit.points.flop_6nd.max())
     for factor in (1, 10):
         best = law.optimum(factor * most)
         least, _, greatest = fit.forecast(best.params, best.tokens)

@@ -78,14 +78,14 @@ def count_parameters(settings: Countable, n_tokens: int) -> Parameters:
     """
     V, D = n_tokens, settings.d_model
     blocks = sum(
-        shape.n_layers * sum(_block_weights(settings, crosses=shape.crosses).values())
+        shape.n_layers * sum(block_weights(settings, crosses=shape.crosses).values())
         + (_norm_weights(settings) if settings.order == "pre" else 0)
         for shape in stacks(settings)
     )
     below = settings.max_length * D if settings.positions == "learned" else 0
     below += _norm_weights(settings) if settings.norm_embedding else 0
     if isinstance(settings, EncoderSettings):
-        blocks += _reach_weights(settings)
+        blocks += reach_weights(settings)
         transform = D * D + D + _norm_weights(settings)
         follows = D * D + D + 2 * D + 2 if settings.pooler else 0
         below += settings.n_segments * D
@@ -176,7 +176,7 @@ def _norm_weights(settings: StackSettings) -> int:
     return {"layer": 2, "lecture": 2, "rms": 1, "none": 0}[settings.norm] * settings.d_model
 
 
-def _reach_weights(settings: EncoderSettings) -> int:
+def reach_weights(settings: EncoderSettings) -> int:
     """What layers that do not look at everything learn beside: global projections, mixtures."""
     if settings.n_keys is not None:
         mixtures = {"heads": 2 * settings.n_layers, "keys_and_values": settings.n_layers}
@@ -210,7 +210,7 @@ def _linear(inputs: int, outputs: int, *, bias: bool) -> int:
 def block_matrices(settings: StackSettings, shape: StackShape) -> int:
     """The numbers in the matrices of one block: all but biases and norms."""
     plain = settings.model_copy(update={"bias": False, "attention_bias": False, "norm": "none"})
-    return sum(_block_weights(plain, crosses=shape.crosses).values())
+    return sum(block_weights(plain, crosses=shape.crosses).values())
 
 
 def _score_weights(settings: StackSettings) -> int:
@@ -225,7 +225,7 @@ def _score_weights(settings: StackSettings) -> int:
     return sizes.get(settings.score, 0)
 
 
-def _block_weights(settings: StackSettings, *, crosses: bool) -> dict[str, int]:
+def block_weights(settings: StackSettings, *, crosses: bool) -> dict[str, int]:
     """Part -> parameters of one block."""
     D, F = settings.d_model, settings.d_feed_forward
     queries, keys = settings.n_heads * settings.head_width, settings.kv_heads * settings.head_width

@@ -15,11 +15,13 @@ from headway.settings.counting import (
     Countable,
     StackShape,
     block_matrices,
+    block_weights,
     count_parameters,
+    reach_weights,
     stacks,
 )
 from headway.settings.model import DecoderSettings, EncoderSettings, StackSettings
-from headway.settings.reaching import SLAB, Band, Layers, layers
+from headway.settings.reaching import SLAB, Band, Layers, layers, widths
 
 _EXACT = 4  # bytes of a float32 number
 LOSS_ROWS = 512  # as many rows of logits are held at a time: headway.training.losses.CHUNK
@@ -60,7 +62,8 @@ class TrainingBytes:
 
     `activations` is what the forward pass leaves for the backward pass (with recomputing: what
     enters each block, and one block in full); `loss` what the output and its loss need beside it.
-    They are gone when the last gradient is made, so that the peak is less than the sum.
+    They are gone when the last gradient is made, so that the peak is less than the sum. `judged` is
+    the whole model that the first of several devices keeps beside its part, to judge it.
     """
 
     weights: int
@@ -68,41 +71,73 @@ class TrainingBytes:
     gradients: int
     activations: int
     loss: int
+    judged: int
     peak: int
 
 
 def training_bytes(
-    settings: Countable, n_tokens: int, batch: Batch, *, optimizer: str = "adamw", shards: int = 1
+    settings: Countable,
+    n_tokens: int,
+    batch: Batch,
+    *,
+    optimizer: str = "adamw",
+    shards: int = 1,
+    judges: bool = True,
 ) -> TrainingBytes:
     """The bytes of a step of training these settings with `n_tokens` ids.
 
-    With `shards` weights, gradients and optimiser lie in equal parts on that many devices, of
-    which each has one block whole at a time (fully sharded data parallelism).
+    With `shards` weights, gradients and optimiser lie in equal parts on that many devices (fully
+    sharded data parallelism). Each of them gathers a block while it is used, what is in no block
+    for the whole of a batch. The bytes are those of the first one, which also `judges`: it keeps a
+    whole model for that, from the first step to the last.
     """
     parameters = count_parameters(settings, n_tokens).all
     matrices = sum(shape.n_layers * block_matrices(settings, shape) for shape in stacks(settings))
     moments = 2 * parameters - (matrices if optimizer == "muon" else 0)
     weights, gradients = _EXACT * parameters // shards, _EXACT * parameters // shards
     state = _EXACT * moments // shards
-    whole = 0
-    if shards > 1:  # a block's weights and their gradients, gathered
-        whole = 2 * _EXACT * max(block_matrices(settings, shape) for shape in stacks(settings))
+    block, rest, judged = 0, 0, 0
+    if shards > 1:
+        largest, alone = _gathered_alone(settings)
+        block, rest = 2 * _EXACT * largest, _EXACT * (parameters - alone)  # its gradients as well
+        judged = _EXACT * parameters if judges else 0
     kept, working = _activations(settings, batch)
-    if batch.dtype == "bfloat16":  # autocast keeps the weights that it cast
-        kept += batch.width * (matrices if not batch.recomputes else 0) // shards
+    if batch.dtype == "bfloat16" and not batch.recomputes:
+        kept += batch.width * matrices  # autocast keeps the weights that it cast, whole everywhere
     rows = round(batch.tokens * batch.predicted)
     states = _EXACT * rows * settings.d_model  # those that are scored, or their gradients
     output = _EXACT * n_tokens * settings.d_model  # the gradient of the output matrix
     logits = min(LOSS_ROWS, rows) * n_tokens * (4 if batch.dtype == "float32" else 6)
     loss = logits + 2 * output + 2 * states
-    # backward begins with the output's gradient, and ends with the embedding's beside all others
+    # backward begins with the output's gradient, and ends with the embedding's beside all others,
+    # which are parts but for those of what is gathered for the whole batch
     backward = kept + output + states + max(working, output + states)
-    backward = max(backward, gradients + output + working + whole)
+    backward = max(backward, gradients + rest + output + working + block)
     forward = kept + loss
     if batch.accumulates:
         forward, backward = forward + gradients, backward + gradients
-    peak = weights + state + whole + max(forward, backward, gradients)
-    return TrainingBytes(weights, state, gradients, kept + working, loss, peak)
+    peak = weights + state + judged + rest + block + max(forward, backward, gradients)
+    return TrainingBytes(weights, state, gradients, kept + working, loss, judged, peak)
+
+
+def _gathered_alone(settings: Countable) -> tuple[int, int]:
+    """Numbers of the largest part that is gathered by itself, and of all of these together.
+
+    As in headway.training.ranks: a block; of one whose keys of another stack are made outside of
+    it, its feed-forward layer. Blocks that share weights are gathered with all the rest.
+    """
+    if isinstance(settings, EncoderSettings) and settings.n_keys and settings.mixes == "layers":
+        return 0, 0
+    largest, together = 0, 0
+    for shape in stacks(settings):
+        parts = block_weights(settings, crosses=shape.crosses)
+        part = parts["feed-forward"] if shape.crosses else sum(parts.values())
+        largest, together = max(largest, part), together + shape.n_layers * part
+    if isinstance(settings, EncoderSettings):  # what the layers that do not see all learn beside
+        reach = reach_weights(settings)
+        near = sum(map(bool, widths(settings, settings.n_layers))) or settings.n_layers
+        largest, together = largest + reach // near, together + reach
+    return largest, together
 
 
 def cache_bytes(settings: DecoderSettings, length: int, *, rows: int = 1, width: int = 4) -> int:
