@@ -88,8 +88,30 @@ def tokenizer() -> TextTokenizer:
     return TextTokenizer(made, Roles(bos=N_TOKENS - 2, ends=frozenset({N_TOKENS - 1})))
 
 
+def sentence_pieces() -> dict[str, Any]:
+    """The keys of the other kind of tokeniser, with bytes to fall back to."""
+    words = [a + b for a in "▁abcde" for b in "fghij"]
+    single = ["▁", *"abcdefghij"]
+    named = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *single]
+    tokens = [*named, *words[: N_TOKENS - len(named) - 3], "<s>", "</s>", "<|im_end|>"]
+    n_plain = N_TOKENS - 257 - 3
+    keys: dict[str, Any] = {
+        "model": "llama",
+        "tokens": tokens,
+        "scores": [-float(place) for place in range(N_TOKENS)],
+        "token_type": [2, *[6] * 256, *[1] * n_plain, 3, 3, 4],
+        "bos_token_id": N_TOKENS - 3,
+        "eos_token_id": N_TOKENS - 2,
+        "add_space_prefix": True,
+    }
+    return {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+
+
 def gguf_cases(folder: Path) -> list[Case]:
-    """A Llama stored in each way. The library quantises to few: the others get blocks of bytes."""
+    """A Llama stored in each way, and once with the other kind of tokeniser.
+
+    The library quantises to few: the others get blocks of bytes.
+    """
     scaling = RotaryScaling(factor=4.0, original_max_length=16)
     changed = SMALL | {"n_kv_heads": 2, "rotary_scaling": scaling}
     settings = DecoderSettings(**PRESETS["smollm2-135m"] | changed)
@@ -102,18 +124,23 @@ def gguf_cases(folder: Path) -> list[Case]:
         stored = folder / f"{storage.name.lower()}.gguf"
         if kind:
             restored(path, stored, kind)
-        header = min(each.begin for each in GGUF(stored).tensors.values())
-
-        def open_it(stored: Path = stored) -> None:
-            file = GGUF(stored)
-            file_tokenizer(file)
-            read_gguf_model(file)
-
-        size = stored.stat().st_size
-        found.append(
-            Case(f"gguf {storage.name}", stored, header, open_it, size, path.stat().st_size)
-        )
+        found.append(gguf_case(f"gguf {storage.name}", stored, path.stat().st_size))
+    pieces = folder / "pieces.gguf"
+    write_gguf(pieces, model, settings, sentence_pieces(), storage="F32")
+    found.append(gguf_case("gguf F32, sentence pieces", pieces, pieces.stat().st_size))
     return found
+
+
+def gguf_case(name: str, stored: Path, numbers: int) -> Case:
+    """A file that is opened with its tokeniser."""
+    header = min(each.begin for each in GGUF(stored).tensors.values())
+
+    def open_it() -> None:
+        file = GGUF(stored)
+        file_tokenizer(file)
+        read_gguf_model(file)
+
+    return Case(name, stored, header, open_it, stored.stat().st_size, numbers)
 
 
 def restored(path: Path, to: Path, kind: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.gguf_file import GGUF, STORAGES
 from headway.checkpoint.exchange.gguf_models import read_gguf_model
-from headway.tokens.gguf import gguf_tokenizer
+from headway.runs.text_tokenizers import file_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -286,7 +286,7 @@ def test_mutations_give_clean_errors(tmp_path: Path) -> None:
         try:
             file = GGUF(path)
             read_gguf_model(file)
-            gguf_tokenizer(file.metadata, str(path))
+            file_tokenizer(file)
         except UserError:
             failures += 1
     assert failures > 100

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -176,3 +177,14 @@ def test_weights_of_another_model_are_user_errors() -> None:
         fill(module, good | {"x": torch.ones(1)}, where="w")
     with pytest.raises(UserError, match=r"'bias' has the shape \(4,\), the model has \(3,\)"):
         fill(module, good | {"bias": torch.ones(4)}, where="w")
+
+
+@pytest.mark.parametrize(
+    "tied",
+    ['{"a": []}', '{"b": {}}', '{"b": null}', '{"b": "c"}', "[]", "5", "{", "[" * 100_000],
+    ids=lambda text: text[:12],
+)
+def test_a_crafted_list_of_tied_weights_is_a_user_error(tmp_path: Path, tied: str) -> None:
+    safetensors.torch.save_file({"a": torch.ones(3)}, tmp_path / "w", {"tied": tied})
+    with pytest.raises(UserError, match=r"its list of tied weights is broken.*copy it again"):
+        read_tensors(tmp_path / "w")

@@ -23,18 +23,24 @@ class Asked:
 
     def __init__(self) -> None:
         self.texts: list[Any] = []
+        self.numbers: list[int] = []
         self.labels: list[str] | None = ["a", "b"]
         self.tokenizer, self.rounding = self, None
 
     def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         return (([], []) for _ in texts)
 
-    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None) -> list[Label]:
+    def classify(
+        self, texts: Sequence[str], seconds: Sequence[str] | None, *, numbers: Sequence[int]
+    ) -> list[Label]:
         self.texts += texts if seconds is None else zip(texts, seconds, strict=True)
+        self.numbers = list(numbers)
         return [Label("a", 0.5) for _ in texts]
 
-    def estimate(self, texts: Sequence[str], seconds: Sequence[str] | None) -> list[float]:
-        return [each.probability for each in self.classify(texts, seconds)]
+    def estimate(
+        self, texts: Sequence[str], seconds: Sequence[str] | None, *, numbers: Sequence[int]
+    ) -> list[float]:
+        return [each.probability for each in self.classify(texts, seconds, numbers=numbers)]
 
     def embed(self, texts: Sequence[str], *, numbers: Sequence[int] | None = None) -> Tensor:
         self.texts += zip(numbers or range(1, len(texts) + 1), texts, strict=True)
@@ -43,8 +49,9 @@ class Asked:
     def similarities(self, _query: str, vectors: Tensor) -> list[float]:
         return vectors[:, 0].tolist()
 
-    def fill(self, texts: Sequence[str], _top: int) -> list[Filled]:
+    def fill(self, texts: Sequence[str], _top: int, *, numbers: Sequence[int]) -> list[Filled]:
         self.texts += texts
+        self.numbers = list(numbers)
         return [Filled(text, []) for text in texts]
 
     def generate(self, prompts: Sequence[str], *_: Any, **__: Any) -> list[Generated]:
@@ -157,3 +164,21 @@ def test_results_of_before_may_be_replaced(model: Asked, cli: Cli, tmp_path: Pat
         assert said.code == 0, said.err
     said = cli("classify", tmp_path / "m.gguf", "--json", tmp_path / "m.gguf", stdin=b"one\n")
     assert "would be overwritten" in said.error
+
+
+def test_an_empty_line_has_no_guess(model: Asked, cli: Cli, tmp_path: Path) -> None:
+    found = tmp_path / "found.json"
+    said = cli("fill", "m", "--json", found, stdin=b"a [MASK]\n\n \t\nb [MASK]\n")
+    assert said.out == b"a [MASK]\n\n\nb [MASK]\n"
+    assert (model.texts, model.numbers) == (["a [MASK]", "b [MASK]"], [1, 4])
+    first, *empty, last = json.loads(found.read_text(encoding="utf-8"))
+    assert ([first["text"], last["text"]], empty) == (["a [MASK]", "b [MASK]"], [None, None])
+    cli("fill", "m", "--text", "", "--text", "c [MASK]")
+    assert (model.texts[2:], model.numbers) == (["", "c [MASK]"], [1, 2])
+
+
+def test_a_label_is_asked_for_by_the_number_of_its_line(model: Asked, cli: Cli) -> None:
+    for words, stdin in (((), b"one\n\ntwo\n"), (("--second",), b"a\tb\n\nc\td\n")):
+        for model.labels in (["a", "b"], None):
+            cli("classify", "m", *words, stdin=stdin)
+            assert model.numbers == [1, 3]

@@ -13,6 +13,8 @@ import torch
 
 import headway
 from headway.base.errors import UserError
+from headway.checkpoint.exchange.config import Config
+from headway.checkpoint.exchange.marian import settings_of
 from headway.runs.translator import Translator
 
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -185,3 +187,9 @@ def test_exports_go_along_with_the_models_of_sentencepiece(folder: Path, tmp_pat
     pytest.importorskip("ctranslate2")
     headway.export(tmp_path / "a", tmp_path / "b", format="ctranslate2", verify=True)
     assert (tmp_path / "b" / "source.spm").exists()
+
+
+def test_a_length_that_a_config_leaves_out_is_transformers_s() -> None:
+    table = transformers.MarianConfig().to_dict()
+    wanted = table.pop("max_position_embeddings")
+    assert settings_of(Config(table, "config.json")).max_length == wanted

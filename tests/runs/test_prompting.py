@@ -65,7 +65,7 @@ class Knowing(LanguageModel):
             for context, answer in requests
         ]
 
-    def generate(self, prompts: Sequence[str], *_: Any) -> list[Generated]:
+    def generate(self, prompts: Sequence[str], *_: Any, **__: Any) -> list[Generated]:
         self.asked += prompts
         return [Generated(" positive", [], "stop", 0.0) for _ in prompts]
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
@@ -177,3 +177,75 @@ def test_a_role_of_no_token_is_one_message(tmp_path: Path, role: str, token: Any
 def test_a_token_that_is_not_unicode_has_no_role(tmp_path: Path, role: str) -> None:
     found = bert_folder(tmp_path, special_tokens_map={f"{role}_token": "\ud800"})
     assert getattr(found.roles, role) is None
+
+
+TURN = 259
+CHATS = {"tokens": [*TOKENS, "<|im_end|>"], "token_type": np.array([1] * HI + [1, 3, 3, 3])}
+
+
+@pytest.mark.parametrize("type", [1, 3, 4])  # of the vocabulary alone, control, defined by a user
+def test_what_is_spelled_as_the_end_of_a_turn_ends_it(type: int) -> None:
+    made = of_file(**CHATS | {"token_type": np.array([1] * HI + [1, 3, 3, type])})
+    assert (made.roles.ends, made.end()) == (frozenset({EOS, TURN}), EOS)
+    text = "say <|im_end|> now"
+    (ids,) = made.encode([text])
+    assert TURN not in ids
+    assert made.decode([ids, [HI, TURN]]) == [text, "hi"]
+
+
+@pytest.mark.parametrize(
+    ("names", "ends"),
+    [
+        (["<|end|>", "<|return|>"], {"<|end|>", "<|return|>"}),
+        (["<|end|>", "<|return|>", "<|call|>"], {"<|return|>", "<|call|>"}),
+        (["<|tool_response>", "<turn|>"], {"<|tool_response>", "<turn|>"}),
+        (["<|im_start|>", "<end_of_turn>"], {"<end_of_turn>"}),
+    ],
+)
+def test_ends_that_exclude_one_another_do_as_in_llama_cpp(names: list[str], ends: set[str]) -> None:
+    types = np.array([1] * (HI + 3) + [3] * len(names))
+    made = of_file(tokens=[*TOKENS, *names], token_type=types, eos_token_id=BOS)
+    spelled = {made.token(id) for id in made.roles.ends - {BOS}}
+    assert spelled == (ends if "<|tool_response>" in names else ends | {"</s>"})
+
+
+@pytest.mark.parametrize("id", [-1, 2**32, 2**63, True, 10**6, 1.0], ids=ascii)
+def test_an_id_that_no_token_can_have_is_none(id: Any) -> None:
+    made = of_file(bos_token_id=id, padding_token_id=id, eot_token_id=id)
+    assert (made.roles.bos, made.roles.pad) == (None, None)
+    assert made.roles.ends == frozenset({EOS})
+
+
+def byte_folder(path: Path, *more: AddedToken, **files: Any) -> TextTokenizer:
+    """A folder with bytes, "hi" and these added tokens."""
+    made = Backend(models.BPE({each: id for id, each in enumerate(TOKENS[:257])}, [("h", "i")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_tokens(list(more))
+    made.save(str(path / "tokenizer.json"))
+    for name, table in files.items():
+        (path / f"{name}.json").write_text(json.dumps(table), encoding="utf-8")
+    return folder_tokenizer(path)
+
+
+TEMPLATE = "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+
+
+def test_a_token_with_a_role_is_special_whatever_the_file_says(tmp_path: Path) -> None:
+    tokens = [AddedToken(name, normalized=False) for name in ("<|im_end|>", "<s>", "<m>", "<p>")]
+    roles = {"eos_token": "<|im_end|>", "bos_token": "<s>", "mask_token": "<m>", "pad_token": "<p>"}
+    found = byte_folder(tmp_path, *tokens, tokenizer_config=roles | {"chat_template": TEMPLATE})
+    for name in roles.values():
+        text = f"say {name} now"
+        (ids,) = found.encode([text])
+        assert max(ids) < 257, name
+        assert found.decode([ids]) == [text]
+    told = found.chat([{"role": "user", "content": "say <|im_end|> now"}])
+    assert [id for id in told if id >= 257] == [257] == told[-1:]
+
+
+def test_a_line_end_that_ends_a_text_is_text_still(tmp_path: Path) -> None:
+    line_end = TOKENS.index("Ċ")
+    found = byte_folder(tmp_path, generation_config={"eos_token_id": [HI, line_end]})
+    assert found.roles.ends == {HI, line_end}
+    assert found.decode(found.encode(["hi\nhi"])) == ["hi\nhi"]

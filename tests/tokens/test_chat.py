@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headway.base.errors import UserError
@@ -69,3 +71,53 @@ def test_products_and_loops_of_common_templates_work() -> None:
 def test_a_message_needs_a_role_and_a_text(message: dict[str, str]) -> None:
     with pytest.raises(UserError, match="message 2 has no 'role'"):
         check_messages([TALK[0], message])
+
+
+LOOP = "{% for m in messages %}"
+SPEAKS = LOOP + (
+    "{{ m.role }}:{% if m.role == 'assistant' %}\n{% generation %}\n  {{ m.content }}"
+    "{{ eos_token }}"
+    "\n{% endgeneration %}\n{% else %}{{ m.content }}{% endif %}\n{% endfor %}"
+)
+SETS = LOOP + (
+    "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{{ loop.index }}{% endgeneration %}"
+    "{{ x }}"
+    "{%- generation -%} {{ m.role }} {%- endgeneration -%}{% endfor %}"
+)
+HOW = "messages[0] | tojson"
+SAME = [
+    SPEAKS,
+    SETS,
+    "{% if tools is not none %}tools{% endif %}{% if tools is defined %}known{% endif %}",
+    "{% if documents is none %}no documents{% endif %}{{ tools }}{{ documents }}",
+    f"{{{{ {HOW}(ensure_ascii=True) }}}}{{{{ {HOW}(indent=2) }}}}{{{{ {HOW}(sort_keys=true) }}}}",
+    f"{{{{ {HOW}(separators=(',', ':')) }}}}{{{{ {HOW}(true, 4) }}}}{{{{ {HOW} }}}}",
+    LOOP + "{{ m.thinking }}|{{ m.reasoning_content }}|{{ m.name is defined }}{% endfor %}",
+    "{{ messages | map(attribute='role') | join('-') }}{{ unknown_name }}{{ bos_token }}",
+    LOOP + "{% if loop.last %}{% continue %}{% endif %}{{ m.content.split()[0] }}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("template", SAME)
+def test_a_template_gives_what_transformers_makes_of_it(template: str) -> None:
+    tool = pytest.importorskip("transformers.utils.chat_template_utils", reason="transformers")
+    talk: list[Any] = [
+        {"role": "user", "content": "Hé <b> there"},
+        {"role": "assistant", "content": "Ho", "reasoning": "why", "name": None},
+        {"role": "user", "content": "c"},
+    ]
+    specials = {"bos_token": "<s>", "eos_token": "</s>"}
+    for answer in (True, False):
+        wanted, _ = tool.render_jinja_template(
+            [[{k: v for k, v in each.items() if v is not None} for each in talk]],
+            chat_template=template,
+            add_generation_prompt=answer,
+            **specials,
+        )
+        found = render_chat(template, talk, specials=specials, where="a", answer=answer)
+        assert found == wanted[0]
+
+
+def test_what_is_not_closed_is_one_message() -> None:
+    with pytest.raises(UserError, match="does not work: "):
+        render("{% generation %}")

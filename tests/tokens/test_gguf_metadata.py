@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
 from headway.settings.tokenizer import TokenizerSettings
-from headway.tokens.gguf import CUTS, PROBES, gguf_tokenizer
+from headway.tokens.gguf import CUTS, PROBES, gguf_tokenizer, named_ends
 from headway.tokens.gguf_metadata import TEXTS, gguf_metadata
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import train_text_tokenizer
@@ -146,3 +146,19 @@ def test_what_is_learnt_with_gpt2_s_rule_can_go_there() -> None:
     assert again.encode(long) == learnt["gpt2"].encode(long)
     with pytest.raises(UserError, match="has no name in GGUF files"):
         gguf_metadata(learnt["marks"], 300)
+
+
+def test_ends_that_are_known_by_name_need_no_key() -> None:
+    names = ["<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>"]
+    backend = Backend.from_str(made(CUTTERS["gpt-2"]).to_json())
+    backend.add_special_tokens([AddedToken(name, normalized=False) for name in names])
+    ends = frozenset(range(256, 258)) | frozenset(range(263, 267))
+    found = gguf_metadata(TextTokenizer(backend, Roles(ends=ends, eos=265)), 267)
+    assert [found[f"{KEY}{name}_token_id"] for name in ("eos", "eot", "eom")] == [265, 256, 257]
+    again = named_ends(gguf_tokenizer(found, "a.gguf").token_to_id)
+    assert again | {256, 257, 265} == ends | {262}  # "<|end|>" is one of these names too
+
+
+def test_more_ids_than_rows_are_refused() -> None:
+    with pytest.raises(UserError, match=r"has 263 ids, .* only 261 rows: '<s>' \(id 261\) has no"):
+        gguf_metadata(made(CUTTERS["gpt-2"]), 261)

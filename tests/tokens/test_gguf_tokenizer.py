@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
+import tracemalloc
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +77,10 @@ def test_sentence_pieces_merge_by_score_and_fall_back_to_bytes() -> None:
     [
         ({"model": "unigram"}, "unknown tokenizer.ggml.model 'unigram'"),
         ({"model": np.arange(3)}, "unknown tokenizer.ggml.model"),
-        ({"pre": "qwen9"}, "unknown tokenizer.ggml.pre 'qwen9'"),
+        (
+            {"pre": "qwen9"},
+            "unknown tokenizer.ggml.pre 'qwen9'.*: headway import FILE DST --pre NAME",
+        ),
         ({"pre": np.arange(3)}, "unknown tokenizer.ggml.pre"),
         ({"tokens": np.arange(3)}, "no list of texts 'tokenizer.ggml.tokens'"),
         ({"tokens": None}, "no list of texts 'tokenizer.ggml.tokens'"),
@@ -99,3 +106,72 @@ def test_scores_must_be_as_many_numbers(scores: Any) -> None:
 def test_half_a_letter_is_told() -> None:
     with pytest.raises(UserError, match="text 1 is not valid Unicode"):
         make(BYTES | {"pre": "smollm"}).framed(["\udcff"])
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Bytes that Python and numpy take at most."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def with_pieces(*more: str) -> dict[str, Any]:
+    """The sentence pieces and others, of which the shorter are the better."""
+    pieces = [*PIECES, *more]
+    types = np.array([2, 6, 6] + [1] * (len(pieces) - 3))
+    scores = np.array([-float(len(piece)) for piece in pieces], np.float32)
+    return SENTENCES | {"tokens": pieces, "scores": scores, "token_type": types}
+
+
+def test_the_ways_to_merge_are_all_there_are() -> None:
+    draw = random.Random(1)
+    more = {"".join(draw.choices("ab▁", k=draw.randrange(2, 7))) for _ in range(300)}
+    table = with_pieces(*sorted(more - set(PIECES), key=lambda _: draw.random()))
+    tokens = table["tokens"]
+    ids, found = {token: id for id, token in enumerate(tokens)}, []
+    for token in tokens:
+        for cut in range(1, len(token)):
+            if token[:cut] in ids and token[cut:] in ids:
+                pair = (token[:cut], token[cut:])
+                found.append((len(token), ids[token], ids[pair[0]], ids[pair[1]], pair))
+    assert len(found) > 300
+    merges = json.loads(make(table).to_json())["model"]["merges"]
+    assert [tuple(pair) for pair in merges] == [pair for *_, pair in sorted(found)]
+
+
+def test_a_long_token_takes_no_more_than_itself() -> None:
+    table = with_pieces("a" * 10_000, "ab" * 5_000)
+    assert peak(lambda: make(table)) < 2_000_000
+
+
+def test_pieces_that_are_all_parts_of_one_another_are_refused() -> None:
+    table = with_pieces(*("a" * n for n in range(2, 1000)))
+    told = r"a\.gguf, tokenizer\.ggml\.tokens: its tokens can be made .* in too many ways"
+    with pytest.raises(UserError, match=told):
+        make(table)
+    make(with_pieces(*("a" * n for n in range(2, 65))))  # as long as runs of blanks are
+
+
+class Texts(Sequence[str]):
+    """Texts as a file has them: one is long."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: Any) -> Any:
+        if index >= 100:
+            raise IndexError
+        return "a" * (1 if index else 300_000)
+
+
+@pytest.mark.parametrize("texts", [Texts(), list(Texts())], ids=["file", "list"])
+@pytest.mark.parametrize("name", ["scores", "token_type"])
+def test_texts_in_place_of_numbers_stay_small(name: str, texts: Any) -> None:
+    def refused() -> None:
+        with pytest.raises(UserError, match=rf"no list of numbers 'tokenizer\.ggml\.{name}'"):
+            make(SENTENCES | {name: texts})
+
+    assert peak(refused) < 5_000_000

@@ -62,7 +62,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(what, where=str(path)) from None
     except (safetensors.SafetensorError, OSError) as error:
         raise UserError(f"no weights to read: {error}", where=str(path), todo=todo) from error
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise UserError("its list of tied weights is broken", where=str(path), todo=todo) from error
 
 

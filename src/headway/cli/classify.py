@@ -30,8 +30,9 @@ def classify(
 ) -> None:
     """Tell the label of each line of standard input, and how sure the model is.
 
-    A model that was trained on numbers gives each line one; an empty line stays empty. The file of
-    --json has a list of `label` and `probability`, or of `value`, and null for an empty line.
+    A model that was trained on numbers gives each line one; an empty line stays empty, and of a
+    long one the model reads the beginning, with a warning. The file of --json has a list of `label`
+    and `probability`, or of `value`, and null for an empty line.
 
     Example: headway classify runs/sst2 < reviews.txt
     """
@@ -39,7 +40,8 @@ def classify(
     from headway.runs.open_model import open_classifier
 
     lines = stdin_lines()
-    told = [line for line in lines if line.strip()]
+    numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    told = [lines[number - 1] for number in numbers]
     pairs = [line.partition("\t") for line in told]
     if second and not all(tab for _, tab, _ in pairs):
         number = next(n for n, line in enumerate(lines, 1) if line.strip() and "\t" not in line)
@@ -48,12 +50,12 @@ def classify(
     seconds = [other for _, _, other in pairs] if second else None
     opened = open_classifier(model, device=device)
     if opened.labels is None:
-        values = spread(lines, opened.estimate(texts, seconds) if texts else ())
+        values = spread(lines, opened.estimate(texts, seconds, numbers=numbers) if texts else ())
         for value in values:
             print("" if value is None else f"{value:.4f}")
         write_json(json, [None if value is None else {"value": value} for value in values])
         return
-    found = spread(lines, opened.classify(texts, seconds) if texts else ())
+    found = spread(lines, opened.classify(texts, seconds, numbers=numbers) if texts else ())
     for each in found:
         print("" if each is None else f"{each.name}\t{each.probability:.4f}")
     names = ("label", "probability")

@@ -56,7 +56,19 @@ def export(
     _export(source, destination, format, type, verify)
 
 
-def import_(source: Source, destination: Destination, verify: Verify = False) -> None:
+def import_(
+    source: Source,
+    destination: Destination,
+    verify: Verify = False,
+    pre: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The rule by which a .gguf file's tokeniser cuts text, where the file's own is "
+            "unknown or wrong: gpt-2, smollm, llama-bpe, …",
+        ),
+    ] = None,
+) -> None:
     """Make a Hugging Face folder of a model from elsewhere, checked and in float32.
 
     That is the form that Headway opens the fastest, without extras, and other tools too. It is
@@ -64,10 +76,17 @@ def import_(source: Source, destination: Destination, verify: Verify = False) ->
 
     Example: headway import SmolLM2-135M-Instruct.Q4_1.gguf smollm2/
     """
-    _export(source, destination, "hf", None, verify)
+    _export(source, destination, "hf", None, verify, pre)
 
 
-def _export(source: Path, destination: Path, format: str, type: str | None, verify: bool) -> None:
+def _export(
+    source: Path,
+    destination: Path,
+    format: str,
+    type: str | None,
+    verify: bool,
+    pre: str | None = None,
+) -> None:
     from headway.runs.export import export
 
     found = export(
@@ -76,6 +95,7 @@ def _export(source: Path, destination: Path, format: str, type: str | None, veri
         format=cast("Format", format),
         type=cast("Storage | None", type),
         verify=verify,
+        pre=pre,
     )
     if found is not None:
         say(str(found))

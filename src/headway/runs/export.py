@@ -18,7 +18,9 @@ from headway.runs.portable import Portable
 from headway.runs.verify import Verified, runtime, verify_written
 from headway.settings.model import DecoderSettings, TransformerSettings
 from headway.tokens.folder_files import GENERATION_CONFIG, TOKENIZER_CONFIG
+from headway.tokens.gguf import CUTS
 from headway.tokens.gguf_metadata import gguf_metadata
+from headway.tokens.tokenizer import check_fits
 
 Format = Literal["hf", "gguf", "ctranslate2"]
 Storage = Literal["f32", "f16", "q8_0"]
@@ -32,12 +34,15 @@ def export(
     format: Format,
     type: Storage | None = None,
     verify: bool = False,
+    pre: str | None = None,
 ) -> Verified | None:
     """Write the model at `source` (a run, a Hugging Face folder, a .gguf file) for another tool.
 
     `format` "hf" is a Hugging Face folder for transformers, "gguf" a file for llama.cpp whose
     matrices are stored as `type` says (f16 if not set), "ctranslate2" a folder for CTranslate2.
     With `verify` what was written is opened by that tool and compared, before it takes its name.
+    `pre` names the rule by which the tokeniser of a .gguf file cuts text, where its own is unknown
+    or wrong.
 
     Raises UserError if there is something at `destination`, for a model that the format cannot
     hold, if the tool to verify with is missing, and if it computes something else; then nothing is
@@ -49,10 +54,11 @@ def export(
         raise unknown("type", type, _STORAGES, where="type")
     if type is not None and format != "gguf":
         raise UserError("only GGUF files store numbers in several ways", where="type")
+    _refuse_rule(pre, Path(source))
     if verify:
         runtime(format)
     _refuse_occupied(Path(destination), format)
-    portable = Portable.open(Path(source))
+    portable = Portable.open(Path(source), pre=pre)
     return write_portable(
         portable, Path(destination), format=format, type=type or "f16", verify=verify
     )
@@ -83,6 +89,14 @@ def write_portable(
         else:
             _write_ctranslate2(place, portable)
         return verify_written(place, portable, format) if verify else None
+
+
+def _refuse_rule(pre: str | None, source: Path) -> None:
+    """Raise UserError for the name of a rule of cutting that is unknown, or has no use."""
+    if pre is not None and source.suffix != ".gguf":
+        raise UserError("only GGUF files name the rule that cuts text", where="pre")
+    if pre is not None and pre not in CUTS:
+        raise unknown("pre", pre, CUTS, where="pre")
 
 
 def _refuse_occupied(path: Path, format: Format) -> None:
@@ -131,6 +145,8 @@ def _write_ctranslate2(place: Path, portable: Portable) -> None:
         what = "CTranslate2 is written for encoder–decoder Transformers"
         raise UserError(what, where="model", todo="write the format hf")
     rows = model.vocabulary_sizes()
+    check_fits(sides.source, rows[0], "source embedding")
+    check_fits(sides.target, rows[1], "target embedding")
     source, target = (
         [f"<{id}>" if token is None else token for id, token in enumerate(padded)]
         for padded in (

@@ -75,16 +75,20 @@ class Filler:
         n = sum(weight.numel() for weight in self.model.parameters())
         return f"Filler({n:,} parameters, {len(self.tokenizer):,} ids, {self.device})"
 
-    def fill(self, texts: Sequence[str], top: int = 5) -> list[Filled]:
+    def fill(
+        self, texts: Sequence[str], top: int = 5, *, numbers: Sequence[int] | None = None
+    ) -> list[Filled]:
         """Guess what stands where each text has [MASK], or the tokeniser's own mask.
 
         `top` guesses a mask, the likeliest first; special tokens are none. Raises UserError for a
-        text without a mask, and for one that is longer than the model can read.
+        text without a mask, and for one that is longer than the model can read, with its number in
+        `numbers` if they are given.
         """
         refuse_one_text(texts)
         if top < 1:
             raise UserError(f"{top} guesses are none", where="top", todo="ask for 1 or more")
-        rows = [self._encoded(text, number) for number, text in enumerate(texts, start=1)]
+        numbers = numbers or range(1, len(texts) + 1)
+        rows = [self._encoded(text, n) for n, text in zip(numbers, texts, strict=True)]
         found: list[Filled] = []
         for begin in range(0, len(rows), _TOGETHER):
             guesses = iter(self._guesses(rows[begin : begin + _TOGETHER], top))
@@ -99,7 +103,7 @@ class Filler:
         return ids
 
     def _encoded(self, text: str, number: int) -> list[int]:
-        parts = self.tokenizer.encode(self._written.split(text))
+        parts = self.tokenizer.parts(self._written.split(text))
         if len(parts) == 1:
             mask = self.tokenizer.token(self.mask)
             what = f"text {number} has no {mask}"

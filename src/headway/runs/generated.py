@@ -103,8 +103,11 @@ class Writer:
             text = self.text[: self.sent]
             return Generated(text, hypothesis.ids, "cancelled", hypothesis.log_prob)
         if not self.stopped:
-            self.text = self.tokenizer.continuation(hypothesis.ids, self.last)
-            self._send(len(self.text))
+            whole = self.tokenizer.continuation(hypothesis.ids, self.last)
+            if whole.startswith(self.text[: self.sent]):
+                self.text = whole
+            self._send(len(self.text))  # of bytes that were spoiled later, what was certain then
+            self.text, self.sent = whole, len(whole)
         reason: Reason = "stop" if self.stopped else "end" if hypothesis.ended else "limit"
         return Generated(self.text, hypothesis.ids, reason, hypothesis.log_prob)
 

@@ -18,7 +18,13 @@ from headway.models.decoder import Decoder
 from headway.nn.quantized import KINDS, Bits, Rounding, quantize
 from headway.runs.batcher import MEMORY, Batcher, request_of
 from headway.runs.generated import Generated, OnText, Sampling, Writer
-from headway.runs.likelihoods import cut_requests, encode_requests, likelihoods, windows
+from headway.runs.likelihoods import (
+    cut_prompts,
+    cut_requests,
+    encode_requests,
+    likelihoods,
+    windows,
+)
 from headway.runs.text_model import refuse_one_text
 from headway.settings.model import DecoderSettings
 from headway.tokens.chat import Message
@@ -87,17 +93,21 @@ class LanguageModel:
         on_text: OnText | None = None,
         *,
         draft: Drafting | None = None,
+        cut: bool = False,
     ) -> list[Generated]:
         """Continue each prompt; what it gives does not depend on the prompts beside it.
 
         An empty prompt begins with the start symbol, or with an end where there is no other. With a
-        `draft` prompts are continued one after the other, each in fewer steps (`speculate`). Raises
-        UserError for a prompt as long as the model's context, for settings out of range, and for a
-        draft of another vocabulary.
+        `draft` prompts are continued one after the other, each in fewer steps (`speculate`). With
+        `cut` a prompt that leaves no room for what is to come loses its beginning, with a warning
+        (`cut_prompts`). Raises UserError for a prompt as long as the model's context, for settings
+        out of range, and for a draft of another vocabulary.
         """
         refuse_one_text(prompts)
-        rows = self.tokenizer.prompts(prompts)
-        return self.generate_ids(rows, sampling or Sampling(), on_text, draft=draft)
+        rows, sampling = self.tokenizer.prompts(prompts), sampling or Sampling()
+        if cut:
+            rows = cut_prompts(rows, self.settings.max_length, sampling.max_new_tokens)
+        return self.generate_ids(rows, sampling, on_text, draft=draft)
 
     def answer(
         self,

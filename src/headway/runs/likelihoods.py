@@ -83,15 +83,30 @@ def cut_requests(rows: Sequence[Asked], longest: int) -> list[Asked]:
         if len(kept) < len(context):
             long.append(number)
         found.append(Asked(kept, continuation))
-    if long:
-        told = f"request {long[0]} has" if len(long) == 1 else f"{len(long):,} requests have"
-        warnings.warn(
-            f"{told} more tokens than the {longest:,} of the model's context: the beginning is "
-            "left out",
-            LongText,
-            stacklevel=1,
-        )
+    _tell_of_cut("request", long, f"than the {longest:,} of the model's context")
     return found
+
+
+def cut_prompts(rows: Sequence[list[int]], longest: int, n_new: int) -> list[list[int]]:
+    """Prompts without what is too much of their beginnings: what is to come has room behind them.
+
+    That is `n_new` tokens of the `longest` that the model reads, or half of these if they are
+    fewer than twice as many. A warning tells how many prompts were cut.
+    """
+    room = max(longest - n_new, longest // 2, 1)
+    long = [number for number, row in enumerate(rows, start=1) if len(row) > room]
+    more = f"than the {room:,} that leave room in the model's context of {longest:,}"
+    _tell_of_cut("prompt", long, more)
+    return [row[-room:] for row in rows]
+
+
+def _tell_of_cut(what: str, long: Sequence[int], more: str) -> None:
+    if long:
+        told = f"{what} {long[0]} has" if len(long) == 1 else f"{len(long):,} {what}s have"
+        # one place for all callers, so that Python tells the same thing once
+        warnings.warn(
+            f"{told} more tokens {more}: the beginning is left out", LongText, stacklevel=1
+        )
 
 
 def windows(ids: list[int], opening: int, longest: int) -> Iterator[Asked]:

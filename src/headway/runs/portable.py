@@ -118,11 +118,14 @@ class Portable:
         return cls(model, settings, files, ids, text=text)
 
     @classmethod
-    def open(cls, path: Path) -> Portable:
-        """What is at a place: a run, a Hugging Face folder or a .gguf file."""
+    def open(cls, path: Path, *, pre: str | None = None) -> Portable:
+        """What is at a place: a run, a Hugging Face folder or a .gguf file.
+
+        With `pre` the text of a .gguf file is cut by the rule of that name, whatever the file says.
+        """
         if path.suffix == ".gguf":
             file = GGUF(path)
-            tokenizer = file_tokenizer(file)
+            tokenizer = file_tokenizer(file, pre=pre)
             return cls.of_text_model(*read_gguf_model(file), tokenizer)
         if is_foreign(path):
             return cls.of_folder(path)

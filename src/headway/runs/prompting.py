@@ -259,7 +259,7 @@ def _choose(
 def _write(
     model: LanguageModel, examples: str, questions: Sequence[Question], tell: Tell
 ) -> list[Record]:
-    written = model.generate([examples + each.prompt for each in questions], _WRITTEN)
+    written = model.generate([examples + each.prompt for each in questions], _WRITTEN, cut=True)
     if tell:
         tell(len(written))
     return [

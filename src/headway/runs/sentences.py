@@ -45,18 +45,23 @@ def cut(
     One LongText warning names the numbers of those that were cut, the first of them if they are
     many: a stream may have a long line in every window.
     """
-    long = [place for place, row in enumerate(rows) if len(row) > max_length]
+    long = [(numbers[place], len(row)) for place, row in enumerate(rows) if len(row) > max_length]
     if not long:
         return rows
-    names = [str(numbers[place]) for place in long[:NAMED]]
+    tell_of_cut(long, max_length, what=what)
+    return [[*row[: max_length - 1], eos] if len(row) > max_length else row for row in rows]
+
+
+def tell_of_cut(long: Sequence[tuple[int, int]], longest: int, *, what: str) -> None:
+    """Warn of texts, each its number and how many tokens it has, that were cut to `longest`."""
+    names = [str(number) for number, _ in long[:NAMED]]
     if len(long) == 1:
-        told = f"{what} {names[0]} has {len(rows[long[0]])} tokens and was cut to the {max_length}"
+        told = f"{what} {names[0]} has {long[0][1]} tokens and was cut to the {longest}"
     else:
         more = f", … ({len(long):,} in all)" if len(long) > NAMED else ""
-        told = f"{what}s {', '.join(names)}{more} have more tokens and were cut to the {max_length}"
+        told = f"{what}s {', '.join(names)}{more} have more tokens and were cut to the {longest}"
     # one place for all callers, so that Python tells the same thing once
     warnings.warn(f"{told} that the model can read", LongText, stacklevel=1)
-    return [[*row[: max_length - 1], eos] if len(row) > max_length else row for row in rows]
 
 
 def each_source(

@@ -22,16 +22,14 @@ from headway.settings.model import DecoderSettings, EncoderSettings
 from headway.settings.tokenizer import TokenizerSettings
 from headway.tokens.folder_files import GENERATION_CONFIG as ENDS
 from headway.tokens.folder_files import TOKENIZER, TOKENIZER_CONFIG
-from headway.tokens.gguf import WHOLE_WORDS, gguf_tokenizer
+from headway.tokens.gguf import KEY, WHOLE_WORDS, gguf_tokenizer, named_ends
 from headway.tokens.kinds import MASKS
-from headway.tokens.specials import find_specials
+from headway.tokens.specials import find_specials, make_special
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import framing, train_text_tokenizer
 from headway.tokens.tokenizer import open_backend
 
 _TEMPLATE, _SPECIALS = "chat_template.jinja", "special_tokens_map.json"
-_KEY = "tokenizer.ggml"
-_BEGINS = {"model": {"llama"}, "pre": WHOLE_WORDS}
 
 
 def folder_tokenizer(folder: Path) -> TextTokenizer:
@@ -68,6 +66,7 @@ def folder_tokenizer(folder: Path) -> TextTokenizer:
         closes=said.get("add_eos_token") is True,
         template=read_text(template) if template.is_file() else _template(said),
     )
+    make_special(made, (roles.bos, roles.pad, roles.mask, roles.eos, *roles.ends))
     return TextTokenizer(made, roles, where=str(path))
 
 
@@ -164,30 +163,40 @@ def tokenizer_files(tokenizer: TextTokenizer) -> dict[str, str]:
     }
 
 
-def file_tokenizer(file: GGUF) -> TextTokenizer:
-    """The tokeniser of a GGUF file. Raises UserError for a kind or rule that is not known."""
+def file_tokenizer(file: GGUF, *, pre: str | None = None) -> TextTokenizer:
+    """The tokeniser of a GGUF file; with `pre` by the rule of that name, whatever the file's.
+
+    Tokens that are spelled as ends of a turn end what is generated, as in llama.cpp: many files
+    name one end where a chat has two. Raises UserError for a kind or rule that is not known.
+    """
     where = str(file.path)
-    made = gguf_tokenizer(file.metadata, where)
+    if pre is not None and str(file.metadata.get(f"{KEY}.model")) != "gpt2":
+        raise UserError("only tokenisers of GPT-2's kind cut text by a rule", where=str(file.path))
+    metadata = file.metadata if pre is None else file.metadata | {f"{KEY}.pre": pre}
+    made = gguf_tokenizer(metadata, where)
 
     def id_of(name: str) -> int | None:
-        found = file.metadata.get(f"{_KEY}.{name}_token_id")
-        return found if isinstance(found, int) and made.id_to_token(found) is not None else None
+        found = metadata.get(f"{KEY}.{name}_token_id")
+        if type(found) is not int or not 0 <= found < 2**32:  # of some files -1 means none
+            return None
+        return found if made.id_to_token(found) is not None else None
 
-    template = file.metadata.get("tokenizer.chat_template")
-    said = Config(file.metadata, where)
+    template = metadata.get("tokenizer.chat_template")
+    said = Config(metadata, where)
     # as llama.cpp has it where a file leaves it out
     begins = (
-        said.table.get(f"{_KEY}.model") == "llama" or said.table.get(f"{_KEY}.pre") in WHOLE_WORDS
+        said.table.get(f"{KEY}.model") == "llama" or said.table.get(f"{KEY}.pre") in WHOLE_WORDS
     )
     roles = Roles(
         bos=id_of("bos"),
         pad=id_of("padding"),
-        ends=_whole(map(id_of, ("eos", "eot", "eom"))),
+        ends=_whole({*map(id_of, ("eos", "eot", "eom")), *named_ends(made.token_to_id)}),
         eos=id_of("eos"),
-        adds_bos=said.take(f"{_KEY}.add_bos_token", bool, begins),
-        closes=said.take(f"{_KEY}.add_eos_token", bool, False),
+        adds_bos=said.take(f"{KEY}.add_bos_token", bool, begins),
+        closes=said.take(f"{KEY}.add_eos_token", bool, False),
         template=template if isinstance(template, str) else None,
     )
+    make_special(made, (roles.bos, roles.pad, *roles.ends))
     return TextTokenizer(made, roles, where=where)
 
 

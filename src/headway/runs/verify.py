@@ -150,7 +150,7 @@ def _transformers(tool: Any, place: Path, portable: Portable, found: _Found) -> 
             found.compared = f"{what} of {_ROWS} rows of ids"
             found.numbers(theirs(ids, **_reaches(theirs, ids))[0], model(ids, real))
             continue
-        chosen = _generated(theirs, ids, portable)
+        chosen = _generated(tool, theirs, ids, portable)
         given: dict[str, Tensor] = {"input_ids": torch.tensor([row + chosen[:-1]])}
         if isinstance(model, Transformer):
             start = portable.ids["decoder_start_token_id"]
@@ -172,19 +172,25 @@ def _reaches(theirs: Any, ids: Tensor) -> dict[str, Tensor]:
     }
 
 
-def _generated(theirs: Any, ids: Tensor, portable: Portable) -> list[int]:
-    """The greedy continuation, or translation, of one row, up to its end."""
-    settings: dict[str, Any] = {"do_sample": False, "num_beams": 1}
-    is_translator = isinstance(portable.model, Transformer)
-    if is_translator:  # what is never wanted, and forced, is not the model's own choice
-        settings |= {"bad_words_ids": None, "forced_eos_token_id": None}
-        settings["max_length"] = 1 + _n_new(portable)
-    else:
-        settings["max_new_tokens"] = _n_new(portable)
-    made = theirs.generate(ids, attention_mask=torch.ones_like(ids), **settings)
-    new: list[int] = made[0, 1 if is_translator else ids.shape[1] :].tolist()
+def _generated(tool: Any, theirs: Any, ids: Tensor, portable: Portable) -> list[int]:
+    """The greedy continuation, or translation, of one row, up to its end.
+
+    What generation_config.json says of penalties, and of tokens that are never wanted or forced, is
+    not the model's own choice: of it the special tokens are kept.
+    """
     said = portable.ids.get("eos_token_id")
     ends = said if isinstance(said, list) else [said]
+    kept = {"eos_token_id": said, "pad_token_id": portable.ids.get("pad_token_id")}
+    is_translator = isinstance(portable.model, Transformer)
+    if is_translator:
+        kept["decoder_start_token_id"] = portable.ids["decoder_start_token_id"]
+    theirs.generation_config = tool.GenerationConfig(**kept)
+    n_new = {"max_length": 1 + _n_new(portable)}
+    if not is_translator:
+        n_new = {"max_new_tokens": _n_new(portable)}
+    real = torch.ones_like(ids)
+    made = theirs.generate(ids, attention_mask=real, do_sample=False, num_beams=1, **n_new)
+    new: list[int] = made[0, 1 if is_translator else ids.shape[1] :].tolist()
     last = next((place for place, id in enumerate(new) if id in ends), len(new) - 1)
     return new[: last + 1]
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import datetime
 from typing import Any
 
-from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from headway.base.errors import UserError
@@ -38,7 +39,8 @@ def render_chat(
     UserError for a template that is broken, that refuses the messages, or that writes or counts
     without end. It cannot reach out of the sandbox; what it can still do is waste time and memory.
     """
-    values = {**specials, "messages": list(messages), "add_generation_prompt": answer}
+    known = {"tools": None, "documents": None, "add_generation_prompt": answer}
+    values = {**specials, **known, "messages": [*map(_as_told, messages)]}
     try:
         parts, length = [], 0
         for part in _environment().from_string(template).generate(**values):
@@ -67,6 +69,18 @@ def check_messages(messages: Sequence[Message]) -> None:
             )
 
 
+_REASONING = ("reasoning_content", "thinking", "reasoning")  # the names that templates read it by
+
+
+def _as_told(message: Message) -> dict[str, Any]:
+    """A message as templates expect it: nothing that is None, reasoning by its usual names."""
+    kept: dict[str, Any] = {key: value for key, value in message.items() if value is not None}
+    reasoning = next((kept[key] for key in _REASONING if key in kept), None)
+    if reasoning is not None:
+        kept = {"thinking": reasoning, **kept, "reasoning_content": reasoning}
+    return kept
+
+
 class _Refused(TemplateError):
     """What a template's own `raise_exception` says."""
 
@@ -82,6 +96,21 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if not bounded:
             raise _Refused(f"{operator} makes something too large")
         return super().call_binop(context, operator, left, right)
+
+
+class _Generation(Extension):
+    """{% generation %} … {% endgeneration %} marks what the assistant says: written as it is."""
+
+    tags = {"generation"}  # noqa: RUF012 - as jinja2 has it
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Its body as a block of its own, so that what is set in it is not known behind it."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+
+    def _said(self, caller: Callable[[], str]) -> str:
+        return caller()
 
 
 def _counting() -> Callable[..., range]:
@@ -100,7 +129,7 @@ def _counting() -> Callable[..., range]:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    made = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    made = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
     made.globals["range"] = _counting()
     made.filters["tojson"] = _to_json
     made.globals["raise_exception"] = _refuse
@@ -108,8 +137,21 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return made
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """jinja's own would escape the letters of HTML; the order of its settings is transformers'."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
 
 
 def _refuse(message: str) -> None:

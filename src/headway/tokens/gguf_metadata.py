@@ -21,10 +21,12 @@ from headway.tokens.gguf import (
     WHOLE_WORDS,
     byte_level_cut,
     gguf_tokenizer,
+    named_ends,
     same_ids,
 )
 from headway.tokens.specials import File, vocabulary
 from headway.tokens.text import TextTokenizer
+from headway.tokens.tokenizer import check_fits
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
 # Some names stand for one rule; these are the ones that are written, the commonest first
@@ -45,9 +47,11 @@ TEXTS = (
 def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
     """The `tokenizer.*` keys for a model that has rows for `n_tokens` ids.
 
-    Raises UserError for a kind of tokeniser that such files cannot hold, and for a rule of cutting
+    Ends that have no key are known by their names. Raises UserError for ids that the model has no
+    row for, for a kind of tokeniser that such files cannot hold, and for a rule of cutting
     that has no name in them.
     """
+    check_fits(tokenizer, n_tokens, tokenizer.where)
     file, roles = json.loads(tokenizer.to_json()), tokenizer.roles
     model = file["model"]
     if model["type"] != "BPE" or not model["merges"]:
@@ -66,8 +70,9 @@ def gguf_metadata(tokenizer: TextTokenizer, n_tokens: int) -> dict[str, Any]:
         "add_bos_token": roles.adds_bos,
         "add_eos_token": roles.closes,
     }
-    others = sorted(roles.ends - {roles.end})
-    if len(others) > len(_MORE_ENDS):
+    named = named_ends({token: id for id, token in enumerate(tokens)}.get)
+    others = sorted(roles.ends - {roles.end}, key=lambda id: (id in named, id))
+    if set(others[len(_MORE_ENDS) :]) - named:
         what = f"GGUF files hold {len(_MORE_ENDS) + 1} end symbols, this tokeniser has more"
         raise UserError(what, where=tokenizer.where)
     ids = {"bos": roles.bos, "eos": roles.end, "padding": roles.pad}

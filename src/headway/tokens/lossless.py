@@ -15,11 +15,11 @@ def losses(file: File) -> tuple[str, ...]:
     Only byte level without any cleaning loses nothing. Judged from the file's content, so that it
     holds for tokenisers from elsewhere too.
     """
-    steps = _steps(file["pre_tokenizer"], "pretokenizers")
+    steps = parts_of(file["pre_tokenizer"], "pretokenizers")
     byte_level = [step for step in steps if step["type"] == "ByteLevel"]
     cuts = [step for step in steps if step["type"] != "ByteLevel"]
     found = []
-    cleaning = [step["type"] for step in _steps(file["normalizer"], "normalizers")]
+    cleaning = [step["type"] for step in parts_of(file["normalizer"], "normalizers")]
     if cleaning:
         found.append(f"text is changed before it is cut ({', '.join(cleaning)})")
     if file["truncation"] is not None:
@@ -47,14 +47,14 @@ def losses(file: File) -> tuple[str, ...]:
 
 def is_byte_level(file: File) -> bool:
     """Whether text is cut into bytes, written as letters as GPT-2 does."""
-    steps = _steps(file["pre_tokenizer"], "pretokenizers")
+    steps = parts_of(file["pre_tokenizer"], "pretokenizers")
     return any(step["type"] == "ByteLevel" for step in steps)
 
 
-def _steps(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+def parts_of(part: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
     """A part of the file as a list of steps, whether it is one, several or none."""
     if part is None:
         return []
     if part["type"] != "Sequence":
         return [part]
-    return [step for inner in part[name] for step in _steps(inner, name)]
+    return [step for inner in part[name] for step in parts_of(inner, name)]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Backend
 
 from headway.tokens.kinds import BOS, EOS, PAD, UNK
 
@@ -117,3 +121,26 @@ def _let_all_be_unknown(file: File) -> None:
     own = model.get("unk_token")
     if model["type"] != "BPE" or not (own is None or own in model["vocab"]):
         model["vocab"], model["unk_token"] = known, unk
+
+
+def make_special(made: Backend, ids: Iterable[int | None]) -> None:
+    """Make the tokens of these ids special: a user's text that spells one is text then.
+
+    A file may have them as added tokens that are not special, or in its vocabulary alone;
+    transformers makes those special too that tokenizer_config.json gives a role. One that text can
+    be, such as a line end that ends what is generated, stays as it is: decoding would drop it.
+    """
+    added = made.get_added_tokens_decoder()
+    for id in sorted({id for id in ids if id is not None}):
+        token, flags = made.id_to_token(id), added.get(id)
+        if token is None or (flags.special if flags is not None else _is_of_text(made, id)):
+            continue
+        kept = ("single_word", "lstrip", "rstrip", "normalized")
+        said = {name: flags is not None and getattr(flags, name) for name in kept}
+        made.add_special_tokens([AddedToken(token, special=True, **said)])
+
+
+def _is_of_text(made: Backend, id: int) -> bool:
+    """Whether text can become the token of an id that only the model's vocabulary has."""
+    text = made.decode([id], skip_special_tokens=False)
+    return "\ufffd" in text or id in made.encode(text, add_special_tokens=False).ids

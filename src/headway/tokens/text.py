@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Backend
-from tokenizers.decoders import DecodeStream
 
 from headway.base.errors import UserError
-from headway.tokens.chat import Message, check_messages, render_chat
+from headway.tokens.chat import Message, render_chat
 from headway.tokens.codec import Codec, blocks, only_unicode
+from headway.tokens.spelled import Spelled, guard_of
+from headway.tokens.streaming import TextStream
 
 _BLANKS = (" ", "\n", "\t", "\r", "▁")
 _BYTE_BLANKS = ("Ġ", "Ċ", "ĉ", "č")  # the first four as GPT-2 writes them
@@ -47,6 +48,7 @@ class TextTokenizer(Codec):
     def __init__(self, made: Backend, roles: Roles, *, where: str = "tokenizer") -> None:
         super().__init__(made)
         self.roles, self.where = roles, where
+        self._spelled = Spelled(made, self._ids)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text alone: none that is special, no frame around it.
@@ -58,6 +60,10 @@ class TextTokenizer(Codec):
             for block in blocks(texts)
             for row in self._made.encode_batch_fast(block, add_special_tokens=False)
         ]
+
+    def parts(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of the parts of one text, between which special tokens are to stand."""
+        return [self._spelled.plain(text, begins=not n) for n, text in enumerate(texts)]
 
     def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """The ids of each text alone, and what the unknown ones among them were in it."""
@@ -99,7 +105,15 @@ class TextTokenizer(Codec):
         return opening
 
     def prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts that a model is to continue, `bos` before them where it wants that."""
+        """The ids of texts that a model is to continue, `bos` before them where it wants that.
+
+        A warning tells of a text that spells it at its beginning: there it is text like any other.
+        """
+        bos = "" if self.roles.bos is None else self.token(self.roles.bos)
+        if bos and any(text.startswith(bos) for text in texts):
+            own = "one stands before it" if self._first() else "prompts of this model have none"
+            what = f"a prompt begins with {bos!r}, which is read as text, not as the start symbol"
+            warnings.warn(f"{what}: {own}", stacklevel=2)
         return [self._first() + ids for ids in self.encode(texts)]
 
     def whole(self, texts: Sequence[str]) -> list[list[int]]:
@@ -157,8 +171,8 @@ class TextTokenizer(Codec):
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        guard = _guard_of(messages)
-        ids = self._parse(self._rendered(messages, guard), guard)
+        guard = guard_of(messages)
+        ids = self._spelled.parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
 
     def turns(self, messages: Sequence[Message]) -> list[tuple[list[int], bool]]:
@@ -168,7 +182,7 @@ class TextTokenizer(Codec):
         if it writes one. Raises UserError as `chat` does, and if the template does not write the
         beginning of a conversation as it writes the whole.
         """
-        guard = _guard_of(messages)
+        guard = guard_of(messages)
         pieces: list[tuple[list[int], bool]] = []
         done = ""
         for number, message in enumerate(messages):
@@ -183,8 +197,9 @@ class TextTokenizer(Codec):
                     where=self.where,
                     todo="give prompts and answers with data.chat = false",
                 )
-            pieces.append((self._parse(asked[len(done) :], guard), False))
-            said = self._parse(told[len(asked) :], guard)
+            prompt = self._spelled.parse(asked[len(done) :], guard, begins=not done)
+            pieces.append((prompt, False))
+            said = self._spelled.parse(told[len(asked) :], guard, begins=not asked)
             end = next((n for n, id in enumerate(said, 1) if id in self.roles.ends), len(said))
             pieces += [(said[:end], True), (said[end:], False)]
             done = told
@@ -192,12 +207,11 @@ class TextTokenizer(Codec):
             pieces.insert(0, (self._first(), False))
         return pieces
 
-    def stream(self, after: int) -> Callable[[int], str]:
+    def stream(self, after: int) -> TextStream:
         """A function from the next id to the text that it completes: nothing while a letter of
         several tokens is not whole. `after` is the id before the first.
         """
-        stream = DecodeStream(ids=self._context(after), skip_special_tokens=True)
-        return lambda id: stream.step(self._made, id) or ""
+        return TextStream(self._made, self._context(after))
 
     def continuation(self, ids: Sequence[int], after: int) -> str:
         """The text of ids that stand behind the id `after`."""
@@ -218,33 +232,10 @@ class TextTokenizer(Codec):
                 where=self.where,
                 todo="give a plain prompt, or use a model that was trained to chat",
             )
-        kept = [
-            {**message, "content": self._guarded(message["content"], guard)} for message in messages
-        ]
+        kept = [dict(self._spelled.guarded(message, guard)) for message in messages]
         specials, where = self._names(), self.where
         template = self.roles.template
         return render_chat(template, kept, specials=specials, where=where, answer=answer)
-
-    def _guarded(self, content: str, guard: str) -> str:
-        """A message in which no special token is spelled, by a letter put into each."""
-        return self._specials().sub(lambda found: found[0][:1] + guard + found[0][1:], content)
-
-    def _parse(self, text: str, guard: str) -> list[int]:
-        """The ids of what a template wrote: its special tokens are such, a user's are text."""
-        ids, begin = [], 0
-        for found in self._specials().finditer(text):
-            ids += self._plain(text[begin : found.start()], guard)
-            ids.append(self._ids[found[0]])
-            begin = found.end()
-        return ids + self._plain(text[begin:], guard)
-
-    def _plain(self, text: str, guard: str) -> list[int]:
-        (ids,) = self.encode([text.replace(guard, "")])
-        return ids
-
-    def _specials(self) -> re.Pattern[str]:
-        longest_first = sorted(self._ids, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
     def _tokens(self) -> list[str]:
         """The token of each id; ids of a file from elsewhere may have gaps, which are empty."""
@@ -266,10 +257,3 @@ class TextTokenizer(Codec):
         ids["eos_token"] = self.roles.end
         named = {name: self._made.id_to_token(id) for name, id in ids.items() if id is not None}
         return {name: token for name, token in named.items() if token is not None}
-
-
-def _guard_of(messages: Sequence[Message]) -> str:
-    """A letter for private use that no message has. Raises UserError for what is no message."""
-    check_messages(messages)
-    used = set().union(*(message["content"] for message in messages))
-    return next(letter for letter in map(chr, range(0xE000, 0xF900)) if letter not in used)

@@ -45,7 +45,7 @@ def settings_of(config: Config) -> TransformerSettings:
         d_feed_forward=inner,
         n_heads=heads,
         feed_forward=config.choose("activation_function", _ACTIVATIONS, default="gelu"),
-        max_length=config.take("max_position_embeddings", int, 512),
+        max_length=config.take("max_position_embeddings", int, 1024),
         scale_embedding=config.take("scale_embedding", bool, False),
         head_bias=True,
         dropout=config.take("dropout", float, 0.1),

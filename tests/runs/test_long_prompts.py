@@ -1,0 +1,65 @@
+"""Prompts that fill a model's context, asked by generation: they lose their beginning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+
+import headway
+from headway.base.errors import UserError
+from headway.checkpoint.exchange.huggingface import write_model
+from headway.models.build import build_decoder
+from headway.runs.generated import Sampling
+from headway.runs.open_model import open_language_model
+from headway.runs.sentences import LongText
+from headway.settings.model import DecoderSettings
+from headway.settings.presets import PRESETS
+
+CONTEXT, NEW = 96, 64  # NEW is what prompting lets a model write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A toy GPT with a tokeniser of bytes."""
+    path = tmp_path_factory.mktemp("models") / "gpt"
+    row = PRESETS["gpt2"] | {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_feed_forward": 32}
+    settings = DecoderSettings(**row | {"max_length": CONTEXT})
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Backend(models.BPE({letter: id for id, letter in enumerate(letters)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    write_model(path, build_decoder(settings, n_tokens=256, seed=3), settings, extra={})
+    made.save(str(path / "tokenizer.json"))
+    return path
+
+
+def test_examples_that_fill_the_context_lose_no_evaluation(folder: Path, tmp_path: Path) -> None:
+    rows = [{"prompt": f"question {n:2} is what", "answer": "x"} for n in range(40)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
+    with pytest.warns(
+        LongText, match=r"prompts have more tokens than the 48 .* of 96: the begin"
+    ) as told:
+        found = headway.prompt(
+            folder, file=tmp_path / "rows.jsonl", shots=[0, 4], draws=1, device="cpu"
+        )
+    assert [point.shots for point in found.points] == [0, 4]
+    assert len([each for each in told if each.category is LongText]) == 1
+    assert len({record["text"] for record in found.records if record["shots"] == 4}) >= 1
+
+
+def test_what_is_cut_is_the_beginning_and_only_where_it_is_asked(folder: Path) -> None:
+    model = open_language_model(folder, device="cpu")
+    greedy = Sampling(temperature=0.0, max_new_tokens=8)
+    text = "".join(chr(97 + n % 26) for n in range(200))
+    with pytest.warns(LongText, match="prompt 2 has more tokens than the 88"):
+        short, cut = model.generate(["ab", text], greedy, cut=True)
+    (kept,) = model.generate([text[-88:]], greedy)
+    assert (cut.ids, len(cut.ids)) == (kept.ids, 8)
+    assert short.ids == model.generate(["ab"], greedy)[0].ids
+    with pytest.raises(UserError, match="prompt 1 has 200 tokens; the model's context is 96"):
+        model.generate([text], greedy)
