@@ -171,12 +171,6 @@ def test_tokens_that_see_all_are_those_that_transformers_is_told(
     assert torch.equal(again(ids, real), ours(ids, real))
 
 
-def test_gaps_are_refused_since_transformers_has_none(tmp_path: Path) -> None:
-    settings = EncoderSettings(**OURS | {"reach": (4, 8), "dilation": (1, 2)})
-    with pytest.raises(UserError, match=r"'longformer' has dilation = \[1\], not \[1, 2\]"):
-        write_model(tmp_path / "a", build_masked(settings, n_tokens=V), settings)
-
-
 @pytest.mark.parametrize("name", ["longformer-base", "longformer-large"])
 def test_a_preset_is_as_large_as_transformers_own(name: str) -> None:
     settings = EncoderSettings(**PRESETS[name])
@@ -279,6 +273,7 @@ def test_an_old_folder_has_a_pooler_and_copies(tmp_path: Path) -> None:
         ({"n_segments": 0}, "no Hugging Face model computes"),
         ({"positions": "rotary"}, "'longformer' has positions = 'learned', not 'rotary'"),
         ({"feed_forward": "relu"}, "no Hugging Face model computes"),
+        ({"dilation": (1, 2)}, r"'longformer' has dilation = \[1\], not \[1, 2\]"),
         ({"reach": [0], "n_global": 0, "n_keys": 8}, "'bert' has n_keys = None, not 8"),
     ],
 )
