@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 
 import headway
+from headway.checkpoint.run import RunFolder
 from headway.settings.recipe import load_recipe, shipped_recipes
 
 Cli = Callable[..., Any]
@@ -63,7 +64,9 @@ def test_evaluate_on_the_test_part(trained: Run, toy: Path, cli: Cli, tmp_path: 
     said = cli("evaluate", trained("attention"), "--json", tmp_path / "a.json", "--beam", 1)
     assert said.code == 0
     scores = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert set(scores) == KEYS | {"translations"}
+    assert set(scores) == KEYS | {"translations", "model", "pairs", "data", "beam"}
+    assert (scores["model"], scores["beam"]) == (str(trained("attention")), 1)
+    assert scores["data"] == RunFolder(trained("attention")).data_hashes()["test"]
     sources, references = (
         (toy / f"test.{language}").read_text(encoding="utf-8").splitlines()
         for language in ("fr", "en")
