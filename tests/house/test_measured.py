@@ -208,7 +208,10 @@ def test_what_pretraining_is_worth_is_what_was_measured() -> None:
     assert f"{quickest} minutes on one core" in page
 
 
-GLUE_SCORES = {"mrpc": ("MRPC", "F1", "f1")}
+GLUE_SCORES = {
+    "mrpc": ("MRPC", "F1", "f1"),
+    "cola": ("CoLA", "Matthews correlation", "matthews"),
+}
 
 
 @pytest.mark.parametrize("task", GLUE_SCORES)
