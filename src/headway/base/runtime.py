@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headway.base.errors import UserError, unknown
@@ -87,6 +86,8 @@ def return_pages() -> bool:
 
 def environment() -> dict[str, Any]:
     """Versions, machine and git revision, for `environment.json`."""
+    from importlib import metadata  # every start of the command line would take longer
+
     import torch
 
     packages = ("headway", "torch", "numpy", "tokenizers", "safetensors", "babel", "num2words")
