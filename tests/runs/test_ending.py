@@ -180,6 +180,23 @@ def test_an_error_while_judging_costs_no_training(
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_an_error_within_a_step_is_not_saved(
+    toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some weights may have made the step, and others not."""
+    real = Trainer.advance
+
+    def advance(self: Trainer, batches: Any) -> None:
+        if self.state.step == 3:
+            monkeypatch.setattr(self.optimizers[0], "step", lambda: {}["an error of ours"])
+        real(self, batches)
+
+    monkeypatch.setattr(Trainer, "advance", advance)
+    with pytest.raises(KeyError, match="an error of ours"):
+        headway.train(small(toy_recipe, save_every=8), out=tmp_path)
+    assert steps_on_disk(tmp_path) == []
+
+
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_what_is_not_finite_is_not_saved(
     toy_recipe: TranslationRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool

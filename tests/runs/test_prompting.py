@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers
 
 import headway
 from headway.base.errors import UserError
-from headway.checkpoint.exchange.huggingface import write_model
 from headway.evaluate.likelihood import Likelihood
-from headway.models.build import build_decoder
 from headway.runs.generated import Generated
 from headway.runs.language_model import LanguageModel
-from headway.settings.model import DecoderSettings
-from headway.settings.presets import PRESETS
 
 HEAD = "sentence\tlabel\n"
 
@@ -38,18 +32,9 @@ def glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(byte_gpt: Callable[[int], Path]) -> Path:
     """A toy GPT that has learned nothing, with a tokeniser of bytes."""
-    path = tmp_path_factory.mktemp("models") / "gpt"
-    row = PRESETS["gpt2"] | {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_feed_forward": 32}
-    settings = DecoderSettings(**row | {"max_length": 256})
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    made = Backend(models.BPE({letter: id for id, letter in enumerate(letters)}, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.decoder = decoders.ByteLevel()
-    write_model(path, build_decoder(settings, n_tokens=256, seed=3), settings, extra={})
-    made.save(str(path / "tokenizer.json"))
-    return path
+    return byte_gpt(256)
 
 
 class Knowing(LanguageModel):

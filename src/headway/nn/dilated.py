@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from headway.nn.dropout import Drop
 from headway.nn.rules import Documents, Padding, Rule, Window, WindowOrFirst
@@ -40,9 +41,7 @@ class Remainders:
         """(B, …, S, ·) -> (B·d, …, first + n, ·)."""
         B, *heads, _, K = rows.shape
         first = rows[..., : self.first, :].unsqueeze(1)
-        filled = torch.nn.functional.pad(
-            rows[..., self.first :, :], (0, 0, 0, self.n * self.d - self.S + self.first)
-        )
+        filled = F.pad(rows[..., self.first :, :], (0, 0, 0, self.n * self.d - self.S + self.first))
         rest = filled.view(B, *heads, self.n, self.d, K).movedim(-2, 1)
         whole = torch.cat((first.expand(-1, self.d, *first.shape[2:]), rest), dim=-2)
         return whole.reshape(B * self.d, *heads, self.first + self.n, K)
