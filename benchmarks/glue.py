@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # beside BERT's: 32 rows, 128 tokens, l
     "mrpc": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
     "rte": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
     "cola": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
-    "sst2": {"train.epochs": 2.0, "train.learning_rate": 1e-4, "data.train.lines": 20_000},
+    "sst2": {"train.epochs": 2.0, "train.learning_rate": 1e-4},
 }
 SEEDS = (1, 2, 3)
 JUDGED = {"mrpc": "f1", "rte": "accuracy", "cola": "matthews", "sst2": "accuracy"}
