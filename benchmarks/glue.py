@@ -4,7 +4,8 @@
 
 One run at a time, each in a process of its own, in turns: ours, theirs, for each seed. What is in
 the file already is not run again, so that it can be stopped at any time. With --untimed seconds are
-not kept, so that seeds can be run beside other work. Theirs is written the ordinary way:
+not kept, so that seeds can be run beside other work; with --keep FOLDER too, the Trainer saves and
+goes on from there, since it may take hours. Theirs is written the ordinary way:
 AutoModelForSequenceClassification, DataCollatorWithPadding, Trainer; its evaluations and its
 reading of the data are not counted in `train_s`, and neither are ours.
 """
@@ -32,6 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # beside BERT's: 32 rows, 128 tokens, l
 SEEDS = (1, 2, 3)
 JUDGED = {"mrpc": "f1", "rte": "accuracy", "cola": "matthews", "sst2": "accuracy"}
 SECONDS = ("train_s", "process_s")
+JUDGMENT = ("eval_train_s", "eval_accuracy", "eval_f1", "eval_matthews")  # in the Trainer's log
 
 
 def run_ours(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
@@ -60,8 +62,10 @@ def run_ours(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
     }
 
 
-def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
-    """The same by transformers' Trainer."""
+def run_theirs(
+    task: str, origin: str, seed: int, dtype: str, keep: Path | None = None
+) -> dict[str, Any]:
+    """The same by transformers' Trainer; what it saves in `keep` it goes on from."""
     import torch
     from transformers import (
         AutoModelForSequenceClassification,
@@ -71,6 +75,7 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
         TrainerCallback,
         TrainingArguments,
     )
+    from transformers.trainer_utils import get_last_checkpoint
 
     from headway.data.labelled import classes_of, read_labelled
     from headway.evaluate.labels import class_scores
@@ -93,7 +98,6 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
             dict(zip(made, row, strict=True), label=y) for row, y in zip(rows, labels, strict=True)
         ]
 
-    epochs: list[dict[str, Any]] = []
     spent = [0.0, 0.0]  # seconds of training, and when the epoch began
 
     class Clock(TrainerCallback):  # type: ignore[misc]
@@ -106,13 +110,13 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
     def judge(found: Any) -> dict[str, float]:
         told = found.predictions.argmax(axis=-1)
         scores = class_scores(found.label_ids.astype("int64"), told, len(classes))
-        epochs.append({"train_s": round(spent[0], 3), **scores})
-        return scores
+        return {"train_s": round(spent[0], 3), **_scores(scores)}
 
     settings = recipe.train
     torch.manual_seed(seed)
     model = AutoModelForSequenceClassification.from_pretrained(origin, num_labels=len(classes))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as passing:
+        folder = str(keep or passing)
         trainer = Trainer(
             model=model,
             args=TrainingArguments(
@@ -132,7 +136,9 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
                 seed=seed,
                 use_cpu=True,
                 eval_strategy="epoch",
-                save_strategy="no",
+                save_strategy="steps" if keep else "no",
+                save_steps=200,
+                save_total_limit=1,
                 logging_steps=50,
                 report_to="none",
                 disable_tqdm=True,
@@ -143,12 +149,16 @@ def run_theirs(task: str, origin: str, seed: int, dtype: str) -> dict[str, Any]:
             compute_metrics=judge,
             callbacks=[Clock()],
         )
-        trainer.train()
+        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
     return {
         "train_s": round(spent[0], 3),
         "steps": trainer.state.global_step,
         "dtype": dtype,
-        "epochs": epochs,
+        "epochs": [
+            {name.removeprefix("eval_"): each[name] for name in JUDGMENT}
+            for each in trainer.state.log_history
+            if "eval_train_s" in each
+        ],
     }
 
 
@@ -188,11 +198,15 @@ def main() -> None:
     parser.add_argument("--who", choices=("headway", "trainer"), nargs="+")
     parser.add_argument("--dtype", default="auto", help="of ours; theirs has the one that ours had")
     parser.add_argument("--untimed", action="store_true", help="beside other work: scores alone")
+    parser.add_argument("--keep", type=Path, help="where an untimed Trainer saves and goes on from")
     parser.add_argument("--one", action="store_true", help="run one and print it: for the others")
     given = parser.parse_args()
+    if given.keep and not given.untimed:
+        parser.error("a run that goes on from what it saved has no time: --untimed too")
     if given.one:
-        run = {"headway": run_ours, "trainer": run_theirs}[given.who[0]]
-        found = run(given.task, given.origin, given.seeds[0], given.dtype)
+        words = (given.task, given.origin, given.seeds[0], given.dtype)
+        ours = given.who[0] == "headway"
+        found = run_ours(*words) if ours else run_theirs(*words, given.keep)
         given.json.write_text(json.dumps(found), encoding="utf-8")
         return
     from headway.base.files import to_json, write_atomic
@@ -211,6 +225,8 @@ def main() -> None:
                 out = Path(folder) / "one.json"
                 words = ["--from", given.origin, "--task", given.task, "--json", str(out)]
                 words += ["--who", who, "--seeds", str(seed), "--dtype", dtype, "--one"]
+                if given.keep:
+                    words += ["--untimed", "--keep", str(given.keep / f"{given.task}-{seed}")]
                 began = time.perf_counter()
                 subprocess.run([sys.executable, __file__, *words], check=True)
                 found = json.loads(out.read_text("utf-8"))
