@@ -1,10 +1,11 @@
-"""Beam search against transformers' MarianMTModel, on the same weights and the same sentences.
+"""Beam search against transformers' MarianMTModel and CTranslate2, on the same weights.
 
 A model of ours is trained for a moment, so that sentences have the lengths of sentences, and its
-weights are given to Marian (`marian.py`). The search is set to be the same too: no length penalty
-(the two normalise by different formulas), one limit for all rows, the same tokens banned,
-`early_stopping=False` (transformers' default). One difference is left: a hypothesis that is cut at
-the limit competes with those that ended in theirs, and does not in ours; such rows are counted.
+weights are given to both (`marian.py`, `ctranslate.py`), with the same sentences. The search is set
+to be the same too: no length penalty (they normalise by different formulas), one limit for all
+rows, the same tokens banned, in transformers `early_stopping=False` (its default). One difference
+is left: a hypothesis that is cut at the limit competes with those that ended in theirs, and does
+not in ours; such rows are counted.
 
     .venv-bench/bin/python benchmarks/run.py --only decode-marian
 """
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from contest import Row, Work, contest, memory_row, once, serve, speed_row
+from ctranslate import CTranslate
 from marian import marian
 from multi30k import MISSING, Setting, folder, our_steps, recipe
 from safetensors.torch import load_file, save_file
@@ -36,9 +38,14 @@ from headway.models.seq2seq import Transformer
 from headway.settings.model import TransformerSettings
 
 CASE, PEER = "decode-marian", "transformers MarianMTModel.generate"
+PEERS = {
+    "marian": f"{PEER}, as it is",
+    "marian+kept": f"{PEER}, with pages kept",
+    "ctranslate2": "CTranslate2 translate_batch, float32",
+}
 STEPS, BATCH_TOKENS = 300, 1024  # of the training
 WIDTH, LIMIT = 5, 64  # of the beam; tokens of a translation, the end included
-SENTENCES = {64: 512, 16: 320, 1: 60}  # sentences in a batch -> how many are timed
+SENTENCES = {64: 1000, 16: 320, 1: 60}  # sentences in a batch -> how many are timed
 TOLERANCE = 1e-3  # of logits, and of log-probabilities of translations that differ
 
 
@@ -64,7 +71,7 @@ class Given:
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 weight.copy_(weights[name])
-        self.settings, self.model = settings, model.eval()
+        self.place, self.settings, self.model = place, settings, model.eval()
         self.banned = [self.symbols[name] for name in ("pad", "unk", "bos")]
 
     def batches(self, size: int, n: int) -> list[Batch]:
@@ -74,6 +81,11 @@ class Given:
         chosen = chosen[np.argsort(lengths[chosen], kind="stable")]
         cuts = [chosen[start : start + size] for start in range(0, len(chosen), size)]
         return [Batch(*self.sources.pad(rows, self.symbols["pad"]), rows.tolist()) for rows in cuts]
+
+    def ctranslate(self) -> CTranslate:
+        """CTranslate2 with the model's weights."""
+        with tempfile.TemporaryDirectory(dir=self.place) as folder:
+            return CTranslate(self.model, self.settings, self.symbols, Path(folder))
 
 
 def train(place: Path) -> None:
@@ -153,6 +165,16 @@ def their_translations(
     return found
 
 
+def its_translations(given: Given, model: CTranslate, batches: list[Batch]) -> dict[int, list[int]]:
+    """The same by CTranslate2."""
+    found = {}
+    for batch in batches:
+        sources = [row[real].tolist() for row, real in zip(batch.ids, batch.real, strict=True)]
+        best = model.translate(sources, width=WIDTH, limit=LIMIT)
+        found |= dict(zip(batch.places, best, strict=True))
+    return found
+
+
 @torch.no_grad()
 def log_prob(given: Given, place: int, ids: list[int]) -> float:
     """Our model's log-probability of one translation, its end included."""
@@ -175,23 +197,28 @@ def check(given: Given) -> dict[str, Any]:
         ).logits
     ours = our_translations(given, batches)
     smaller = [our_translations(given, given.batches(size, 10**9)) for size in (16, 1)]
-    theirs = their_translations(given, model, batches)
-    # where theirs is cut at the limit: it may win there over one that ended, in ours it may not
-    cut = [place for place in ours if ours[place].ended and len(theirs[place]) == LIMIT]
-    differ = [place for place in ours if ours[place].ids != theirs[place] and place not in cut]
-    gaps = [ours[place].log_prob - log_prob(given, place, theirs[place]) for place in differ]
     return {
         "logits": float((mine - other).abs().max()),
         "sentences": len(ours),
-        "equal": len(ours) - len(differ) - len(cut),
-        "cut": len(cut),
-        "gaps": gaps,
+        "marian": _beside(given, ours, their_translations(given, model, batches)),
+        "ctranslate2": _beside(given, ours, its_translations(given, given.ctranslate(), batches)),
         "equal_at_all_sizes": sum(
             all(other[place].ids == ours[place].ids for other in smaller) for place in ours
         ),
         "mean_length": float(np.mean([len(each.ids) for each in ours.values()])),
         "ended": sum(each.ended for each in ours.values()),
     }
+
+
+def _beside(
+    given: Given, ours: dict[int, Hypothesis], theirs: dict[int, list[int]]
+) -> dict[str, Any]:
+    """How many are equal, and how much likelier ours are where they are not."""
+    # where theirs is cut at the limit: it may win there over one that ended, in ours it may not
+    cut = [place for place in ours if ours[place].ended and len(theirs[place]) == LIMIT]
+    differ = [place for place in ours if ours[place].ids != theirs[place] and place not in cut]
+    gaps = [ours[place].log_prob - log_prob(given, place, theirs[place]) for place in differ]
+    return {"equal": len(ours) - len(differ) - len(cut), "cut": len(cut), "gaps": gaps}
 
 
 def rows(rounds: int) -> list[Row]:
@@ -203,11 +230,10 @@ def rows(rounds: int) -> list[Row]:
         found = _agreement(once(_command("check", place)))
         for size, n in SENTENCES.items():
             turns = contest(
-                {name: _command(name, place, size) for name in ("ours", "marian", "marian+kept")},
-                rounds=rounds,
+                {name: _command(name, place, size) for name in ("ours", *PEERS)}, rounds=rounds
             )
-            for name, words in (("marian", "as it is"), ("marian+kept", "with pages kept")):
-                about = {"case": f"{CASE}-{size}", "peer": f"{PEER}, {words}"}
+            for name, peer in PEERS.items():
+                about = {"case": f"{CASE}-{size}", "peer": peer}
                 speed = speed_row(turns["ours"], turns[name])
                 found.append(about | {"measure": f"sentences a second, of {n}"} | speed)
                 found.append(about | {"measure": "largest memory of the process, MiB"})
@@ -216,21 +242,22 @@ def rows(rounds: int) -> list[Row]:
 
 
 def _agreement(told: dict[str, Any]) -> list[Row]:
-    about = {"case": CASE, "peer": PEER}
     n = told["sentences"]
-    worst = max((abs(gap) for gap in told["gaps"]), default=0.0)
-    return [
-        about
-        | {"measure": "equal translations", "ours": n, "theirs": told["equal"]}
-        | {"ratio": n / max(1, told["equal"]), "largest_log_prob_gap": worst}
-        | {"largest_logit_difference": told["logits"], "mean_length": told["mean_length"]}
-        | {"ended": told["ended"], "cut_in_theirs": told["cut"]}
-        | {"agrees": told["logits"] < TOLERANCE and worst < TOLERANCE},
-        {"case": CASE, "peer": "our own at batches of 1, 16 and 64"}
-        | {"measure": "equal translations", "ours": n, "theirs": told["equal_at_all_sizes"]}
-        | {"ratio": n / max(1, told["equal_at_all_sizes"])}
-        | {"agrees": told["equal_at_all_sizes"] == n},
-    ]
+    about = {"case": CASE, "measure": "equal translations", "ours": n}
+    found = []
+    for name in ("marian", "ctranslate2"):
+        beside = told[name]
+        better = name == "ctranslate2"  # its search may end sooner, so that ours is the likelier
+        worst = max((-gap if better else abs(gap) for gap in beside["gaps"]), default=0.0)
+        row = about | {"peer": PEERS[name].split(",")[0], "theirs": beside["equal"]}
+        row |= {"ratio": n / max(1, beside["equal"]), "largest_log_prob_gap": worst}
+        found.append(row | {"cut_in_theirs": beside["cut"], "agrees": worst < TOLERANCE})
+    found[0] |= {"largest_logit_difference": told["logits"], "mean_length": told["mean_length"]}
+    found[0] |= {"ended": told["ended"]}
+    found[0]["agrees"] &= told["logits"] < TOLERANCE
+    same = told["equal_at_all_sizes"]
+    own = about | {"peer": "our own at batches of 1, 16 and 64", "theirs": same}
+    return [*found, own | {"ratio": n / max(1, same), "agrees": same == n}]
 
 
 def _command(name: str, place: str, size: int = 64) -> list[str]:
@@ -257,6 +284,9 @@ def main() -> None:
             keep_pages()
         if arguments.name == "ours":
             return lambda: (len(our_translations(given, batches)) * 1.0, {})
+        if arguments.name == "ctranslate2":
+            other = given.ctranslate()
+            return lambda: (len(its_translations(given, other, batches)) * 1.0, {})
         model = marian(given.model, given.settings, given.symbols)
         return lambda: (len(their_translations(given, model, batches)) * 1.0, {})
 

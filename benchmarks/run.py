@@ -30,7 +30,7 @@ CASES = {  # -> the file
     "train-gpt": "train_gpt",
     "decode-smollm2": "decode_smollm2",
 }
-PEERS = ("transformers", "sacrebleu", "joeynmt", "llama_cpp_python")
+PEERS = ("transformers", "sacrebleu", "joeynmt", "ctranslate2", "llama_cpp_python")
 
 
 def measure(case: str, rounds: int) -> list[Row]:
