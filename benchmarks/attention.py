@@ -1,11 +1,12 @@
-"""Where torch's fused attention overtakes the plain products on this machine's CPU.
+"""Where torch's fused attention overtakes plain products on this machine's CPU, and is overtaken.
 
     .venv/bin/python benchmarks/attention.py --json benchmarks/results/attention.json
 
 Times both implementations of `attend` side by side, for inference and for training (forward and
 backward), at a constant number of tokens, and for a next token (one query a text, all keys before
-it), and prints the ratio. The crossing points in `headway/nn/attend.py` are read off this, and that
-the one query of one text is for the fused kernel.
+it), and prints the ratio. So it does with the fused kernel and blocks in rows of several documents,
+of which blocks skip what no document shares. The crossing points in `headway/nn/attend.py` are read
+off this, and that the one query of one text is for the fused kernel.
 """
 
 from __future__ import annotations
@@ -25,35 +26,53 @@ from headway.base.files import to_json, write_atomic
 from headway.base.runtime import environment, keep_pages
 from headway.nn.attend import attend
 from headway.nn.scores import make_score
-from headway.nn.visibility import causal, padding
+from headway.nn.visibility import Visibility, causal, documents, padding
 
 HEADS, WIDTH, TOKENS = 4, 32, 8192
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 TEXTS = (1, 2, 8)  # that are written at a time
 CALLS = 100  # one takes microseconds
+PACKED = (1024, 2048, 4096, 8192)  # tokens of a row of documents
+DOCUMENTS = (300, 1000)  # tokens of one
 
 
-def seconds(implementation: str, length: int, dtype: torch.dtype, *, trains: bool) -> float:
-    """The median time of one attention over TOKENS tokens in rows of `length`, with padding."""
+def padded(rows: int, length: int) -> Visibility:
+    """Texts of half the length and more."""
+    return padding(torch.arange(length) < torch.randint(length // 2, length + 1, (rows, 1)))
+
+
+def packed(rows: int, length: int, *, document: int) -> Visibility:
+    """Documents end to end, all of one length."""
+    return causal() & documents((torch.arange(length) // document).expand(rows, -1))
+
+
+def seconds(
+    implementation: str,
+    length: int,
+    dtype: torch.dtype,
+    *,
+    trains: bool,
+    make: Callable[[int, int], Visibility] = padded,
+    times: int = 7,
+) -> float:
+    """The median time of one attention over TOKENS tokens in rows of `length`, mask included."""
     rows = max(1, TOKENS // length)
     score = make_score("scaled_dot", WIDTH, WIDTH, n_heads=HEADS)
     shape = (rows, HEADS, length, WIDTH)
     parts = [torch.randn(shape, dtype=dtype, requires_grad=trains) for _ in range(3)]
     gradient = torch.randn(shape, dtype=dtype)  # of a sum it would be a view, which is slow
-    real = torch.arange(length) < torch.randint(length // 2, length + 1, (rows, 1))
 
     def once() -> float:
         began = time.perf_counter()
         with torch.set_grad_enabled(trains):
-            result = attend(
-                *parts, score=score, visibility=padding(real), implementation=implementation
-            )
+            seen = make(rows, length)
+            result = attend(*parts, score=score, visibility=seen, implementation=implementation)
             if trains:
                 result.backward(gradient)
         return time.perf_counter() - began
 
     once()
-    return median(once() for _ in range(7))
+    return median(once() for _ in range(times))
 
 
 @torch.inference_mode()
@@ -72,13 +91,13 @@ def next_token(implementation: str, texts: int, keys: int, dtype: torch.dtype) -
     return median(some() for _ in range(7))
 
 
-def compared(take: Callable[[str], float], **what: Any) -> dict[str, Any]:
+def compared(take: Callable[[str], float], one: str, other: str, **what: Any) -> dict[str, Any]:
     """Both implementations' times, and the ratio."""
-    reference, fused = take("reference"), take("fused")
+    first, second = take(one), take(other)
     row = what | {
-        "reference_ms": round(reference * 1e3, 4),
-        "fused_ms": round(fused * 1e3, 4),
-        "reference_to_fused": round(reference / fused, 3),
+        f"{one}_ms": round(first * 1e3, 4),
+        f"{other}_ms": round(second * 1e3, 4),
+        f"{one}_to_{other}": round(first / second, 3),
     }
     print(row, flush=True)
     return row
@@ -95,6 +114,7 @@ def main() -> None:
     rows = [
         compared(
             partial(seconds, length=length, dtype=dtype, trains=trains),
+            *("reference", "fused"),
             training=trains,
             dtype=name,
             length=length,
@@ -104,14 +124,33 @@ def main() -> None:
     next_tokens = [
         compared(
             partial(next_token, texts=texts, keys=keys, dtype=dtype),
+            *("reference", "fused"),
             texts=texts,
             dtype=name,
             keys=keys,
         )
         for texts, (name, dtype), keys in product(TEXTS, dtypes.items(), LENGTHS)
     ]
+    packs = [
+        compared(
+            partial(
+                seconds,
+                length=length,
+                dtype=torch.float32,
+                trains=trains,
+                make=partial(packed, document=document),
+                times=3,
+            ),
+            *("fused", "blockwise"),
+            training=trains,
+            length=length,
+            document=document,
+        )
+        for trains, length, document in product((False, True), PACKED, DOCUMENTS)
+    ]
     if arguments.json:
         found = {"machine": environment(), "rows": rows, "next_tokens": next_tokens}
+        found["packed"] = packs
         write_atomic(arguments.json, to_json(found))
 
 

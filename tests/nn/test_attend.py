@@ -12,7 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from headway.nn.attend import CPU_CROSSING_INFERENCE, CPU_CROSSING_TRAINING, attend, choose
+from headway.nn.attend import (
+    CPU_CROSSING_DOCUMENTS,
+    CPU_CROSSING_INFERENCE,
+    CPU_CROSSING_TRAINING,
+    attend,
+    choose,
+)
 from headway.nn.attention import self_attention
 from headway.nn.scores import SCORES, make_score
 from headway.nn.visibility import Visibility, causal, documents, full, padding, window
@@ -212,6 +218,38 @@ def test_auto_takes_the_fused_kernel_from_its_crossing_on(trains: bool, dtype: t
         side = math.isqrt(CPU_CROSSING_INFERENCE[dtype])
         tensor = torch.empty(1, 1, side, 1, requires_grad=True, dtype=dtype)
         assert choose(tensor, tensor, full()) == "fused"
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_auto_skips_what_long_rows_of_documents_do_not_share(trains: bool) -> None:
+    side = math.isqrt(CPU_CROSSING_DOCUMENTS["training" if trains else "inference"])
+    apart = causal() & documents(torch.zeros(1, side, dtype=torch.int64))
+    for T, seen, dtype, wanted in (
+        (side, apart, torch.float32, "blockwise"),
+        (side - 1, apart, torch.float32, "fused"),
+        (side, apart, torch.bfloat16, "fused"),
+        (side, causal(), torch.float32, "fused"),
+        (side, causal() & padding(torch.ones(1, side, dtype=torch.bool)), torch.float32, "fused"),
+    ):
+        tensor = torch.empty(1, 1, T, 1, requires_grad=trains, dtype=dtype)
+        assert choose(tensor, tensor, seen) == wanted
+
+
+def test_auto_gives_of_long_documents_what_they_give_apart() -> None:
+    """Lengths that end within tiles, and one document of a single token."""
+    torch.manual_seed(0)
+    lengths = (700, 1, 1347)
+    tensors = [torch.randn(1, 1, sum(lengths), K, requires_grad=True) for _ in range(3)]
+    assert choose(*tensors[:2], causal() & documents(torch.empty(0))) == "blockwise"
+    score = make_score("scaled_dot", K, K)
+    numbers = torch.arange(3).repeat_interleave(torch.tensor(lengths))[None]
+    packed = attend(*tensors, score=score, visibility=causal() & documents(numbers))
+    pieces = zip(*(part.split(lengths, dim=2) for part in tensors), strict=True)
+    apart = torch.cat([attend(*piece, score=score, visibility=causal()) for piece in pieces], dim=2)
+    torch.testing.assert_close(packed, apart)
+    slope = torch.randn_like(packed)
+    ways = ([*torch.autograd.grad((found * slope).sum(), tensors)] for found in (packed, apart))
+    torch.testing.assert_close(*ways, rtol=1e-4, atol=1e-5)
 
 
 def test_auto_takes_one_call_for_the_next_token_of_one_text() -> None:

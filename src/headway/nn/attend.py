@@ -4,7 +4,8 @@
 same algorithm in plain torch, which never hold the (T, S) weights; `banded` is for windows, in time
 and memory linear in the length. `auto` picks by what was measured: on a CPU the fused kernel's
 backward pass costs several times the plain products at translation lengths and pays only where the
-weights are large; of one query behind its keys it meets those in the window alone. What an
+weights are large; in long rows of several documents a block that skips what they do not share is
+faster still. Of one query behind its keys it meets those in the window alone. What an
 implementation cannot do it refuses, naming one that can; no argument is dropped.
 """
 
@@ -30,6 +31,8 @@ Implementation = Literal["auto", "reference", "fused", "blockwise", "banded", "f
 # benchmarks/results/attention.json
 CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
 CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
+# The same of the blocks of rows of documents, over the fused kernel, which computes all of them
+CPU_CROSSING_DOCUMENTS = {"training": 2048 * 2048, "inference": 4096 * 4096}
 BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 
 
@@ -91,7 +94,7 @@ def _near(key: Tensor, value: Tensor, visibility: Visibility) -> tuple[Tensor, T
 
 def choose(
     query: Tensor, key: Tensor, visibility: Visibility
-) -> Literal["reference", "fused", "banded"]:
+) -> Literal["reference", "fused", "banded", "blockwise"]:
     """The fastest one for these shapes on this device."""
     T, S = query.shape[2], key.shape[2]
     window = visibility.window if visibility.at is None else None
@@ -102,6 +105,10 @@ def choose(
     trains = torch.is_grad_enabled() and query.requires_grad
     if len(query) == T == 1 and not trains and key.dtype == torch.float32:
         return "fused"  # one call in place of several
+    if visibility.has_documents and visibility.at is None and key.dtype == torch.float32:
+        crossing = CPU_CROSSING_DOCUMENTS["training" if trains else "inference"]
+        if visibility.is_causal and crossing <= T * S:
+            return "blockwise"
     crossings = CPU_CROSSING_TRAINING if trains else CPU_CROSSING_INFERENCE
     crossing = crossings.get(key.dtype, crossings[torch.float32])
     return "fused" if crossing <= T * S else "reference"

@@ -86,7 +86,7 @@ class KeyValue(NamedTuple):
 
     def select(self, rows: Tensor) -> KeyValue:
         """The rows (N,) of the batch, in that order."""
-        return KeyValue(self.key[rows], self.value[rows])
+        return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 class Past(Protocol):

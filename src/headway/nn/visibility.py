@@ -59,6 +59,11 @@ class Visibility:
         return Causal() in self.rules
 
     @property
+    def has_documents(self) -> bool:
+        """True if rows may hold several texts that do not see each other."""
+        return any(isinstance(rule, Documents) for rule in self.rules)
+
+    @property
     def window(self) -> tuple[int, int] | None:
         """How far to the left and to the right a window shows; None without one."""
         return next(((near.left, near.right) for near in self._windows()), None)
