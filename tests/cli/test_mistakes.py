@@ -239,7 +239,10 @@ def test_no_test_part(toy_recipe: Callable[..., dict[str, Any]], cli: Cli, tmp_p
     headway.train(recipe, out=tmp_path / "run")
     assert b"best weights   those at the end: there is no" in cli("info", tmp_path / "run").out
     said = cli("evaluate", tmp_path / "run")
-    assert "the recipe has no test part; name two files with --data" in said.error
+    assert (
+        "the recipe has no test part and no validation part; name two files with --data"
+        in said.error
+    )
 
 
 @pytest.mark.parametrize(

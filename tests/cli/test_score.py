@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,5 +90,23 @@ def test_no_file_is_read_and_overwritten(cli: Cli, tmp_path: Path) -> None:
     ):
         error = cli(*words, texts[1]).error
         assert error.startswith(f"error: {texts[1]}: this file has another part in the command")
+    sides = ("source", "target")
+    words = [f"--set=data.train.{side}={text}" for side, text in zip(sides, texts, strict=True)]
+    said = cli("data", "preview", "pairs", *words, "--json", texts[1])
+    assert "this file has another part in the command" in said.error
     assert [text.read_text(encoding="utf-8") for text in texts] == ["un\n", "un\n"]
     assert not (tmp_path / "new").exists()
+
+
+def test_no_file_of_a_run_is_overwritten(trained: Run, cli: Cli, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained("attention"), run)
+    (tmp_path / "text").write_text("un\n", encoding="utf-8")
+    before = {name: (run / name).read_bytes() for name in ("model.safetensors", "config.json")}
+    for name in before:
+        for words in (
+            ("score", run, tmp_path / "text", tmp_path / "text", "--tokens"),
+            ("translate", run, "--attention"),
+        ):
+            assert "this file has another part in the command" in cli(*words, run / name).error
+    assert before == {name: (run / name).read_bytes() for name in before}

@@ -81,5 +81,7 @@ def test_numbers(seed: int) -> None:
 
 
 def test_equal_numbers_have_no_correlation() -> None:
-    found = number_scores(np.arange(4.0), np.ones(4))
-    assert all(map(math.isnan, found.values()))
+    for told in (np.ones(4), np.full(4, 0.1)):  # of which the mean is another number
+        found = number_scores(np.arange(4.0), told)
+        assert all(map(math.isnan, found.values()))
+    assert math.isnan(number_scores(np.full(6, 0.7), np.full(6, 0.1))["pearson"])

@@ -138,6 +138,14 @@ def test_several_draws_widen_the_interval() -> None:
     assert spread == accuracy(apart, 50.0, seed=1)
 
 
+def test_an_interval_of_draws_that_are_all_right_is_that_of_the_questions() -> None:
+    one, several = (accuracy([[True] * 7] * draws, 50.0, seed=1) for draws in (1, 5))
+    assert several == one
+    assert one.low < 70
+    assert accuracy([[False] * 7] * 3, 50.0, seed=1).low == 0.0
+    assert all(0 <= end <= 1 for n in range(1, 300) for k in (0, n) for end in wilson(k, n))
+
+
 def test_each_task_of_glue_with_classes_has_a_prompt() -> None:
     assert set(PROMPTS) == {name for name, task in GLUE.items() if not task.regression}
     for name, made in PROMPTS.items():

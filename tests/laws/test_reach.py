@@ -66,6 +66,27 @@ def test_a_window_that_shows_all_is_none(in_bands: bool) -> None:
     torch.testing.assert_close(decoder(reach=[T])(ids), decoder()(ids), **near)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("n_global", [0, 1])
+@pytest.mark.parametrize("n_heads", [1, 2, 4])
+def test_texts_together_are_as_alone(n_global: int, n_heads: int, in_bands: bool) -> None:
+    """As many heads as texts, fewer, more; with gaps in the window and tokens that see all."""
+    model = encoder(reach=[4, 8], dilation=[2, 1], n_global=n_global, n_heads=n_heads).eval()
+    ids, shown = texts(), real(T, 30)
+    found = model(ids, shown)
+    for row, length in enumerate((T, 30)):
+        alone = model(ids[row : row + 1, :length], shown[row : row + 1, :length])
+        torch.testing.assert_close(found[row, :length], alone[0], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("feed_forward", ["relu", "gelu", "gelu_tanh", "swiglu"])
+def test_an_encoder_guesses_with_any_feed_forward(feed_forward: str) -> None:
+    model = build_masked(EncoderSettings(**SMALL, feed_forward=feed_forward), n_tokens=V)
+    logits = model(texts(), real(T, 30))
+    assert logits.shape == (2, T, V)
+    assert logits.isfinite().all()
+
+
 @pytest.mark.parametrize("n_global", [0, 1, 3])
 def test_bands_and_masks_agree(n_global: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ids, shown = texts(), real(T, 30)

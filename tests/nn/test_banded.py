@@ -45,6 +45,13 @@ CASES = {
     "dilated, documents": lambda S: (
         window(6, 4, 2) & documents(torch.arange(S) // torch.tensor([[4], [3]]))
     ),
+    "dilated, first, padding": lambda S: (
+        full().within(8, 2, 3) & padding(torch.arange(S) < torch.tensor([[S - 2], [S]]))
+    ),
+    "dilated, first, documents": lambda S: (
+        causal().within(8, 3, 2) & documents(torch.arange(S) // torch.tensor([[4], [9]]))
+    ),
+    "dilated, first, and not": lambda S: window(9, 9) & full().within(8, 2, 2),
     "documents": lambda S: window(6, 1) & documents(torch.arange(S) // torch.tensor([[4], [3]])),
 }
 
@@ -73,6 +80,18 @@ def test_any_chunks_give_the_same_values_and_gradients(
     gradients = [torch.autograd.grad((mean * slope).sum(), tensors) for mean in (found, wanted)]
     for ours, right in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, right, **near)
+
+
+def test_what_is_no_number_stays_so() -> None:
+    """A divergence is not hidden where a query may also be left with nothing."""
+    query, key, value = (each.detach() for each in inputs(50, 50))
+    query[0, 0, 20] = torch.nan
+    looks = window(4, 4) & padding(torch.arange(50)[None] >= 10)
+    found = banded(query, key, value, looks)
+    wanted = attend(query, key, value, score=make_score("dot", K, K), visibility=looks)
+    assert found[0, 0, 20].isnan().all()
+    assert torch.equal(found.isnan(), wanted.isnan())
+    assert not found[:, :, :5].any()
 
 
 DROP = Drop(0.3, (3, 5, 1, 0))

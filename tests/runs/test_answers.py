@@ -18,6 +18,7 @@ from headway.checkpoint.weights import read_tensors
 from headway.models.build import build_decoder
 from headway.runs.language_model import LanguageModel, Sampling
 from headway.runs.tasks.answers import AnswerTask
+from headway.runs.tasks.ending import PASSAGES
 from headway.runs.text_tokenizers import tokenizer_files
 from headway.settings.kinds import AnswerRecipe
 from headway.settings.model import DecoderSettings
@@ -140,8 +141,17 @@ def test_rows_that_the_template_refuses_are_told_and_may_be_left_out(
         task(tmp_path, part=part)
     found = task(tmp_path, part={**part, "bad": "drop"}).material
     assert found is not None
-    assert "1 rows refused by the chat template: 2" in found.notices
+    assert "train: 1 rows refused by the chat template: 2" in found.notices
     assert len(found.batches.epoch(0)[0]) == 3
+    (tmp_path / "held.jsonl").write_text(f"{lines[1]}\n{lines[0]}\n", encoding="utf-8")
+    held = {"file": str(tmp_path / "held.jsonl"), "messages": "messages"}
+    judged = task(tmp_path, part={**part, "bad": "drop"}, valid=held)
+    assert judged.material is not None
+    assert judged.valid is not None
+    assert "valid: 1 rows refused by the chat template: 1" in judged.material.notices
+    opened = judged.open(judged.build().eval(), torch.device("cpu"))
+    (passage,) = judged.judged(opened, judged.valid).record[PASSAGES]
+    assert passage["prompt"].startswith("user the")
 
 
 def said(run: Path) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import pytest
 import headway
 from headway.base.errors import UserError
 from headway.runs.compare import Comparison
+from headway.runs.report_parts import RunReport, distinct
 
 Run = Callable[[str], Path]
 
@@ -52,6 +53,11 @@ def test_a_comparison_shows_itself(trained: Run, tmp_path: Path) -> None:
     assert len(list(tree.iter("table"))) == 1
     assert page.count("<svg ") == 5
     assert [row[0] for row in found.table().rows] == [evil.name, "attention", "attention (2)"]
+
+
+def test_a_number_behind_a_name_is_no_other_runs_name() -> None:
+    runs = [RunReport(name, [], None, []) for name in ("a", "a", "a (2)", "a")]
+    assert [run.name for run in distinct(runs)] == ["a", "a (3)", "a (2)", "a (4)"]
 
 
 def test_what_cannot_be_compared_is_named(trained: Run, tmp_path: Path) -> None:

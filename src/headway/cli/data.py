@@ -47,7 +47,7 @@ def preview(
     overrides = parse_overrides(settings or [])
     from headway.runs.preview import preview, show
 
-    found = preview(recipe, overrides, part.value, n=lines)
+    found = preview(recipe, overrides, part.value, n=lines, out=json)
     write_json(json, found.to_table())
     show(found)
 

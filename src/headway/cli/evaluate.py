@@ -130,9 +130,11 @@ def _evaluate_pairs(
     if data:
         pairs = read_pairs(*data)
     elif isinstance(recipe, TranslationRecipe):
-        pairs = load_part(recipe.data, "test")
+        pairs = load_part(recipe.data, "test") or load_part(recipe.data, "valid")
     if pairs is None:
-        raise UserError("the recipe has no test part", todo="name two files with --data")
+        raise UserError(
+            "the recipe has no test part and no validation part", todo="name two files with --data"
+        )
     for notice in pairs.notices:
         say(notice)
     found = evaluate_pairs(translator, pairs, beam=beam, progress=True)

@@ -73,8 +73,8 @@ def fit(  # long: its options
         from headway.lens.figures import picture_kind
 
         picture_kind(picture)
-    for out in (json, picture):
-        refuse_inputs(out, *paths)
+    refuse_inputs(json, *paths, picture)
+    refuse_inputs(picture, *paths)
     columns = {
         "params": size_column,
         "flop": flop_column,
@@ -137,6 +137,7 @@ def laws(  # long: its options
 
     Example: headway scaling laws sardana --loss 2.05 --served 2T
     """
+    refuse_inputs(json, picture)
     from headway.scaling.answers import answers_table, ask, laws_record, laws_table
     from headway.scaling.published import LAWS, find_law
     from headway.scaling.units import quantity

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.base.files import refuse_same
 from headway.cli.links import LinksFile, open_links
-from headway.cli.options import Device, Run
+from headway.cli.options import Device, Run, refuse_inputs
 from headway.cli.volume import WINDOW, Pace, Stops, open_lines
 from headway.data.lines import read_lines, unequal
 
@@ -42,8 +41,8 @@ def score(
 
     Example: headway score runs/fr-en test.fr test.en > scores.txt
     """
-    refuse_same(tokens, source, target, attention)
-    refuse_same(attention, source, target)
+    refuse_inputs(tokens, run, source, target, attention)
+    refuse_inputs(attention, run, source, target)
     sources, targets = read_lines(source), read_lines(target)
     if len(sources) != len(targets):
         counts = len(sources), len(targets)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.base.errors import Interrupted, UserError
-from headway.cli.options import JsonFile, write_json
+from headway.cli.options import JsonFile, refuse_inputs, write_json
 from headway.cli.scaling import Picture, scaling
 from headway.cli.train import Settings
 
@@ -150,6 +150,7 @@ def coordinates(
     from headway.base.showing import Table
     from headway.lens.figures import picture_kind
 
+    refuse_inputs(json, picture)
     if picture is not None:
         picture_kind(picture)
     if not all(part.strip().isdecimal() for part in widths.split(",")):

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from headway.base.errors import UserError
-from headway.base.files import refuse_same
 from headway.base.progress import say
 from headway.cli.links import LinksFile, open_links
-from headway.cli.options import Beam, Device, Run
+from headway.cli.options import Beam, Device, Run, refuse_inputs
 from headway.cli.volume import WINDOW, Pace, Stops, Unfinished, Unknown
 from headway.data.stream import line_windows, lines_ahead
 from headway.settings.bounds import WIDEST
@@ -67,7 +66,7 @@ def translate(
         raise UserError("--temperature draws at random: it goes without --beam and --nbest")
     if temperature is None and (top_p is not None or seed is not None):
         raise UserError("--top-p and --seed are for random draws", todo="give --temperature too")
-    refuse_same(attention, Path("/dev/stdin"))
+    refuse_inputs(attention, run, Path("/dev/stdin"))
     from headway.runs.open_model import open_translator
 
     translator = open_translator(run, device=device)

@@ -43,6 +43,8 @@ def number_scores(truth: Numbers, told: Numbers) -> dict[str, float]:
 
 
 def _pearson(one: Numbers, other: Numbers) -> float:
+    if np.ptp(one) == 0 or np.ptp(other) == 0:  # what is left of them is rounding
+        return math.nan
     one, other = one - one.mean(), other - other.mean()
     spread = math.sqrt((one @ one) * (other @ other))
     return float(one @ other) / spread if spread > 0 else math.nan

@@ -166,11 +166,12 @@ def accuracy(right: Sequence[Sequence[bool]], chance: float, *, seed: int) -> Ac
     """Over draws of examples (rows), each with the same questions; `chance` in percent.
 
     The interval of one draw is Wilson's, that of several is by bootstrap: draws and questions
-    are drawn anew, both, 2,000 times.
+    are drawn anew, both, 2,000 times. Where all answers are right, or none, to draw anew tells
+    nothing: it is Wilson's over the questions then.
     """
     table = np.array(right, dtype=bool)
-    low, high = wilson(int(table.sum()), table.size)
-    if len(table) > 1:
+    low, high = wilson(int(table[0].sum()), table.shape[1])
+    if len(table) > 1 and not (table.all() or not table.any()):
         low, high = _bootstrap(table, seed)
     return Accuracy(100.0 * float(table.mean()), 100.0 * low, 100.0 * high, chance)
 
@@ -180,7 +181,8 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     share, squared = hits / n, _CONFIDENT**2
     middle = share + squared / (2 * n)
     half = _CONFIDENT * (share * (1 - share) / n + squared / (4 * n * n)) ** 0.5
-    return (middle - half) / (1 + squared / n), (middle + half) / (1 + squared / n)
+    low, high = (middle - half) / (1 + squared / n), (middle + half) / (1 + squared / n)
+    return max(0.0, low), min(1.0, high)
 
 
 def _bootstrap(table: npt.NDArray[np.bool_], seed: int) -> tuple[float, float]:

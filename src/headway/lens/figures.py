@@ -30,6 +30,7 @@ _LOOKS: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "svg.fonttype": "none",  # text stays text
+    "text.parse_math": False,  # a file's name may have a $
     "svg.hashsalt": "headway",
 }
 _FONTS = (f"'{_FONT}'".encode(), f"'{_FONT}', {_FALLBACK}".encode())

@@ -71,12 +71,16 @@ def mean_pool(hidden: Tensor, real: Tensor) -> Tensor:
 
 
 class MaskedHead(nn.Module):
-    """Which token stands at a masked place: a transform, then the token embeddings and a bias."""
+    """Which token stands at a masked place: a transform, then the token embeddings and a bias.
+
+    Its activation is that of the feed-forward parts; where these are gated, the gate's.
+    """
 
     def __init__(self, settings: EncoderSettings, tokens: nn.Embedding) -> None:
         super().__init__()
         self.transform = nn.Linear(settings.d_model, settings.d_model)
-        self.activation = ACTIVATIONS[settings.feed_forward]
+        gated = settings.feed_forward == "swiglu"
+        self.activation = ACTIVATIONS["silu" if gated else settings.feed_forward]
         self.norm = make_norm(settings)
         self.output = nn.Linear(settings.d_model, tokens.num_embeddings)
         self.output.weight = tokens.weight

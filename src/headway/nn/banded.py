@@ -38,7 +38,7 @@ def banded(
     """
     B, H, T, K = query.shape
     G, S = key.shape[1:3]
-    if T == S and visibility.dilation > 1:
+    if T == S and visibility.dilation > 1 and Remainders.hold(visibility):
         return _dilated(query, key, value, visibility, drop)
     bands = _Bands.of(visibility, T, S)
     grouped = query.reshape(B, G, H // G, T, K)
@@ -66,12 +66,12 @@ class _Slab(NamedTuple):
     """Chunks whose weights are made at a time.
 
     Each of `hides`, (B or 1, 1, m or 1, 1, C or 1, slots + width), is -inf where something is not
-    to be seen, else 0. `dead` is True if a query may be left with nothing.
+    to be seen, else 0. `dead`, 1 in place of the last of these, are queries that may see nothing.
     """
 
     chunks: slice
     hides: tuple[Tensor, ...]
-    dead: bool
+    dead: Tensor | None
 
 
 class _Sums(NamedTuple):
@@ -147,10 +147,11 @@ class _Bands:
             first = self.begin + chunks.start * self.C
             last = self.begin + (chunks.stop - 1) * self.C + self.width
             if first >= 0 and last <= self.S and not self.others.rules and not self.first:
-                yield _Slab(chunks, (near,), dead=False)
+                yield _Slab(chunks, (near,), None)
                 continue
             start = torch.arange(first, last - self.width + 1, self.C, device=device)[:, None, None]
-            yield _Slab(chunks, (near, _hide(self._seen(start, place, offset))), dead=True)
+            far = _hide(self._seen(start, place, offset))
+            yield _Slab(chunks, (near, far), (near + far).amax(-1, keepdim=True) == -torch.inf)
 
     def _seen(self, start: Tensor, place: Tensor, offset: Tensor) -> Tensor:
         """What is there, and seen by rules that do not go by distance: (B or 1, m, C or 1, w)."""
@@ -257,7 +258,9 @@ def _weights(q: Tensor, k: Tensor, slab: _Slab, R: int) -> Tensor:
     for hide in slab.hides:
         scores.view(B, G, m, R, rows // R, w).add_(hide)
     weights = scores.softmax(dim=-1)
-    return weights.nan_to_num_() if slab.dead else weights  # a softmax of nothing is no number
+    if slab.dead is not None:  # a softmax of nothing is no number; others that are none stay so
+        weights.view(B, G, m, R, rows // R, w).masked_fill_(slab.dead, 0.0)
+    return weights
 
 
 def _hide(seen: Tensor) -> Tensor:

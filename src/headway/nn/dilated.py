@@ -32,6 +32,12 @@ class Remainders:
         wide = (rule.first for rule in visibility.rules if isinstance(rule, WindowOrFirst))
         return cls(visibility.dilation, min(S, next(wide, 0)), S)
 
+    @staticmethod
+    def hold(visibility: Visibility) -> bool:
+        """Whether its rules hold among remainders: behind first tokens distances are others."""
+        kinds = {type(rule) for rule in visibility.rules}
+        return not {Window, WindowOrFirst} <= kinds
+
     @property
     def n(self) -> int:
         """Tokens of a remainder, with what fills up the shorter ones."""

@@ -111,7 +111,9 @@ class Visibility:
             return None
         key = torch.arange(S, device=device)[None]  # (1, S)
         if self.at is not None:
-            return self.between(self.at[..., None], key).transpose(0, 1)  # (B, 1, T, S)
+            B = len(self.at)
+            row = torch.arange(B, device=device)[:, None, None, None]
+            return self.sees(row, self.at[:, None, :, None], key).expand(B, 1, T, S)
         query = torch.arange(S - T, S, device=device)[:, None]  # (T, 1)
         return self.between(query, key).expand(-1, T, S)[:, None]  # (B or 1, 1, T, S)
 

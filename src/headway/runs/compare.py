@@ -78,6 +78,8 @@ def compare(*runs: str | Path) -> Comparison:
     configs = [folder.config() for folder in folders]
     reports = [logged_report(folder) for folder in folders]
     for folder, report in zip(folders, reports, strict=True):
+        if report.scores is None and any(each["kind"] == "test" for each in report.metrics):
+            raise UserError("only translators are compared", where=str(folder.path))
         if report.scores is None:
             raise UserError(
                 "this run has no scores yet",

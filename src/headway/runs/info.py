@@ -59,7 +59,8 @@ def describe_run(path: Path) -> dict[str, str]:
         if kind in last:
             record = last[kind]
             found = [f"{name} {record[name]:.2f}" for name in _TOLD if name in record]
-            facts[kind] = "  ".join(found)
+            at_the_end = kind == "test" and record.get("part") == "valid"
+            facts["valid, best weights" if at_the_end else kind] = "  ".join(found)
     return facts
 
 

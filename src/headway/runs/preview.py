@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.base.errors import UserError, visible
+from headway.base.files import refuse_same
 from headway.data.notes import Finding
 from headway.data.pair_stream import Block
 from headway.data.pairs import open_part
@@ -73,17 +75,35 @@ class Preview:
 
 
 def preview(
-    recipe: str | Path, overrides: Mapping[str, Any], part: PartName, *, n: int
+    recipe: str | Path,
+    overrides: Mapping[str, Any],
+    part: PartName,
+    *,
+    n: int,
+    out: Path | None = None,
 ) -> Preview | RowPreview:
     """What a training would make of a part, with its first `n` rows.
 
-    Raises UserError as a training does, and if the recipe has no such part.
+    Raises UserError as a training does, if the recipe has no such part, and if `out`, which is to
+    be written, is a file of the data.
     """
     settings, _ = begin(recipe, overrides)
+    refuse_same(out, *_files(settings.data.to_table()))
     if isinstance(settings, TranslationRecipe):
         return preview_pairs(settings, part, n=n)
     refuse_part(part)
     return preview_rows(settings, n=n)
+
+
+def _files(said: object) -> Iterator[Path]:
+    """The files that settings name."""
+    if isinstance(said, str):
+        path = Path(os.path.expandvars(said))
+        if os.path.isfile(path):
+            yield path
+    elif isinstance(said, Mapping | list):
+        for each in said.values() if isinstance(said, Mapping) else said:
+            yield from _files(each)
 
 
 def preview_pairs(recipe: TranslationRecipe, part: PartName, *, n: int) -> Preview:

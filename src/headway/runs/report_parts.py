@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from headway.base.showing import Svg
@@ -45,12 +45,13 @@ class RunReport:
 
 def distinct(runs: Sequence[RunReport]) -> list[RunReport]:
     """The runs, with a number behind a name that came before."""
-    seen: Counter[str] = Counter()
-    renamed = []
+    own, used, renamed = {run.name for run in runs}, set[str](), []
     for run in runs:
-        seen[run.name] += 1
-        again = seen[run.name] > 1
-        renamed.append(replace(run, name=f"{run.name} ({seen[run.name]})") if again else run)
+        further = (f"{run.name} ({n})" for n in count(2))
+        free = (name for name in further if name not in own | used)
+        name = next(free) if run.name in used else run.name
+        used.add(name)
+        renamed.append(replace(run, name=name))
     return renamed
 
 

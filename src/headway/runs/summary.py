@@ -64,8 +64,8 @@ def logged_report(folder: RunFolder) -> RunReport:
     return RunReport(
         name=folder.path.name,
         metrics=records,
-        scores=_scores(test) if test else None,
-        samples=test["samples"] if test else [],
+        scores=_scores(test) if test and "by_length" in test else None,
+        samples=test.get("samples", []) if test else [],
     )
 
 

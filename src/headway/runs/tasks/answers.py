@@ -178,18 +178,20 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
             "perplexity": found.perplexity,
             "token_accuracy": found.token_accuracy,
             "tokens": found.tokens,
-            PASSAGES: self._passages(opened, part.examples),
+            PASSAGES: self._passages(opened, part),
         }
         said = f"perplexity {found.perplexity:.2f}  token accuracy {found.token_accuracy:.1f}"
         return Judgement(record, -found.mean, said)
 
-    def _passages(self, opened: LanguageModel, examples: Examples) -> list[dict[str, str]]:
+    def _passages(self, opened: LanguageModel, part: AnswerPart) -> list[dict[str, str]]:
         """Some prompts, the answers to them, and those that the model gives."""
         settings, shown = self.recipe.evaluate, []
-        n = min(settings.samples, len(examples))
+        numbered = zip(part.examples.numbers, part.examples.rows, strict=True)
+        taken = [row for line, row in numbered if line not in part.rows.refused]
+        n = min(settings.samples, len(taken))
         sampling = Sampling(max_new_tokens=settings.new_tokens, temperature=0.0)
-        for place in np.linspace(0, len(examples) - 1, n).astype(int).tolist():
-            asked, answer = self._first_turn(self.pieces(examples.rows[place]))
+        for place in np.linspace(0, len(taken) - 1, n).astype(int).tolist():
+            asked, answer = self._first_turn(self.pieces(taken[place]))
             if not 0 < len(asked) < self.recipe.model.max_length:
                 continue
             (given,) = opened.generate_ids([asked], sampling)
@@ -207,9 +209,10 @@ class AnswerTask(HeldTask[LanguageModel, AnswerPart]):
         settings, pad = self.recipe.train, self.tokenizer.roles.pad or 0
         n, learnt = len(rows.ids.lengths), int(rows.learnt.ids.sum())
         told = [line for name, part in parts.items() for line in part.examples.notices(name)]
-        if rows.refused:
-            lines = ", ".join(map(str, rows.refused[:5]))
-            told.append(f"{len(rows.refused):,} rows refused by the chat template: {lines}")
+        for name, part in parts.items():
+            if refused := part.rows.refused:
+                lines = ", ".join(map(str, refused[:5]))
+                told.append(f"{name}: {len(refused):,} rows refused by the chat template: {lines}")
         if rows.left_out:
             told.append(f"{rows.left_out:,} rows without an answer within {self.longest} tokens")
         told += [
