@@ -110,7 +110,7 @@ class RunHooks:
 
     def on_evaluate(self, state: TrainState) -> None:
         """Judge on the validation part; keep the weights if they are the best so far."""
-        record = {"kind": "valid", "step": state.step}
+        record = {"kind": "valid", "step": state.step, "seconds": round(state.seconds, 3)}
         best = self._judge(state, self.trainer.whole_weights(), record)
         if best is not None:
             state.stale = 0 if best else state.stale + 1
