@@ -69,8 +69,8 @@ class MaskedTask(HeldTask[Filler, Held]):
         material = task._material(train, hashes | valid_hashes | test_hashes)
         told = unknown_in({"train": train, "valid": valid, "test": test}, _SPOILS)
         material = replace(material, notices=material.notices + told)
-        hidden = {"valid": task._hidden("valid", valid), "test": task._hidden("test", test)}
-        return replace(task, material=material, **hidden)
+        hidden = task._hidden("valid", valid), task._hidden("test", test)
+        return replace(task, material=material, valid=hidden[0], test=hidden[1])
 
     @property
     def length(self) -> int:
