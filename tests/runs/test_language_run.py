@@ -120,6 +120,22 @@ def test_the_report_of_the_data_says_shares_and_passes(run: Path) -> None:
     assert "bits per byte" in page
 
 
+def test_what_the_tokeniser_does_not_know_is_told(
+    recipe: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unknown token counts as predicted where it is guessed: the figures flatter."""
+    (tmp_path / "strange.txt").write_text("one zwei three vier\n" * 9, encoding="utf-8")
+    data = json.loads(json.dumps(recipe["data"]))
+    data["valid"]["numbers"]["files"] = str(tmp_path / "strange.txt")
+    headway.train({**recipe, "data": data}, out=tmp_path / "run", **{"train.steps": 1})
+    said = capsys.readouterr().err
+    assert "valid.numbers: 40.0% of the tokens are unknown, such as 'zwei', 'vier': bits p" in said
+    assert "bits per byte and perplexity are too low then" in said
+    assert said.count("are unknown") == 1
+    assert json.loads((tmp_path / "run" / "data.json").read_text())["numbers"]["unknown"] == 0
+    assert records(tmp_path / "run", "valid")[0]["bits_per_byte_numbers"] > 0
+
+
 def test_what_stops_goes_on_exactly(
     recipe: dict[str, Any], goes_on_exactly: Callable[..., None]
 ) -> None:

@@ -211,6 +211,19 @@ def test_without_next_sentence_and_with_whole_words(recipe: dict[str, Any], tmp_
     assert found.text.endswith(" eats")
 
 
+def test_what_the_tokeniser_does_not_know_is_told(recipe: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "strange.txt").write_text("春夏 the big cat\n\n" * 9, encoding="utf-8")
+    data = json.loads(json.dumps(recipe["data"]))
+    data["valid"]["told"]["files"] = str(tmp_path / "strange.txt")
+    made = MaskedTask.prepare(load_recipe({**recipe, "data": data}), None).material
+    assert made is not None
+    (notice,) = (each for each in made.notices if "are unknown" in each)
+    assert notice.startswith(
+        "valid.told: 40.0% of the tokens are unknown, such as '春', '夏': perpl"
+    )
+    assert "too low then" in notice
+
+
 def test_too_few_tokens_are_told(recipe: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UserError, match="fewer than one batch"):
         headway.train(recipe, out=tmp_path / "run", **{"train.batch_tokens": 100_000})

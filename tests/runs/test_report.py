@@ -227,14 +227,30 @@ def test_differences_of_a_model_that_repeats_itself_take_no_time() -> None:
     assert time.process_time() - started < 5.0  # minutes if white space is compared
 
 
-def test_curve_takes_the_clock_before_and_the_last_record_of_a_step() -> None:
+def test_curve_takes_each_clock_and_the_last_record_of_a_step() -> None:
     records = [
         {"kind": "train", "step": 10, "seconds": 2.0, "nll": 3.0},
-        {"kind": "valid", "step": 10, "nll": 2.5},
+        {"kind": "valid", "step": 12, "seconds": 2.5, "nll": 2.5},
+        {"kind": "valid", "step": 13, "seconds": 2.5, "nll": 2.4},
         {"kind": "train", "step": 10, "seconds": 2.0, "nll": 1.0},
     ]
-    assert curve(records, "valid", "seconds", "nll") == [(2.0, 2.5)]
+    assert curve(records, "valid", "seconds", "nll") == [(2.5, 2.5), (2.5, 2.4)]
+    assert curve(records, "valid", "step", "nll") == [(12.0, 2.5), (13.0, 2.4)]
     assert curve(records, "train", "step", "nll") == [(10.0, 1.0)]
+
+
+def test_curve_of_an_old_log_puts_a_validation_between_the_clocks_around_it() -> None:
+    """It had none of its own; evaluations of one log window fell on one time, and one was left."""
+    records: list[dict[str, Any]] = [
+        {"kind": "valid", "step": 5, "nll": 4.0},
+        {"kind": "train", "step": 10, "seconds": 2.0, "nll": 3.0},
+        {"kind": "valid", "step": 12, "nll": 2.5},
+        {"kind": "valid", "step": 15, "nll": 2.0},
+        {"kind": "train", "step": 20, "seconds": 4.0, "nll": 1.0},
+    ]
+    found = curve(records, "valid", "seconds", "nll")
+    assert found == [(1.0, 4.0), (pytest.approx(2.4), 2.5), (3.0, 2.0)]
+    assert curve(records[:1], "valid", "seconds", "nll") == []
 
 
 def test_samples_come_from_the_last_validation_if_not_given(tmp_path: Path) -> None:

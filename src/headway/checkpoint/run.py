@@ -17,6 +17,7 @@ from headway.base.errors import UserError, is_broken, unknown
 from headway.base.files import (
     atomic_file,
     clear_leftovers,
+    explain_os_errors,
     read_json,
     to_json,
     write_atomic,
@@ -143,6 +144,11 @@ class RunFolder:
         """Write the model's tensors, whole or not at all."""
         with atomic_file(self.path / WEIGHTS) as path:
             write_tensors(path, weights)
+
+    def drop_weights(self) -> None:
+        """Take the model's tensors away, where they are of no step of this run."""
+        with explain_os_errors(self.path / WEIGHTS):
+            (self.path / WEIGHTS).unlink(missing_ok=True)
 
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name; tied names share one tensor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -64,6 +65,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(f"no weights to read: {error}", where=str(path), todo=todo) from error
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise UserError("its list of tied weights is broken", where=str(path), todo=todo) from error
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """The SHA-256 of plain names and numbers: the same for what is written and read again."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(_plain(tensors).items()):
+        value = tensor.detach().cpu().contiguous()
+        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        found.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], *, where: str) -> None:

@@ -16,7 +16,9 @@ from headway.batches.pairs import EncodedSide
 from headway.data.documents import DocumentStream, document_streams
 from headway.data.notes import Finding
 from headway.data.tables import PartName
+from headway.runs.unknown import Unknown, UnknownCounts
 from headway.settings.documents import DocumentSettings
+from headway.tokens.text import TextTokenizer
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
 TESTED = 10  # times the rows of an evaluation are read for the test at the end
@@ -31,6 +33,7 @@ class EncodedSource:
     n_bytes: int
     findings: tuple[Finding, ...]
     origin: str
+    unknown: Unknown
 
     @property
     def tokens(self) -> int:
@@ -39,10 +42,15 @@ class EncodedSource:
 
 
 def encode_source(
-    stream: DocumentStream, encode: Encode, *, tokens: int | None = None
+    stream: DocumentStream,
+    encode: Encode,
+    tokenizer: TextTokenizer,
+    *,
+    tokens: int | None = None,
 ) -> EncodedSource:
     """One pass over a source; it ends after the document with which there are `tokens` ids."""
     writer, n_bytes, written = SideWriter(), 0, 0
+    counts = UnknownCounts(tokenizer)
     for texts in stream.blocks():
         rows = encode(texts)
         if tokens is not None:
@@ -52,14 +60,20 @@ def encode_source(
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, int(lengths.sum()))
         writer.append(ids, lengths)
+        counts.keep(ids, lengths, texts)
         written += len(ids)
         n_bytes += sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     findings = (*stream.notes.dropped(), *stream.notes.kept())
-    return EncodedSource(writer.side(), n_bytes, findings, stream.origin)
+    return EncodedSource(writer.side(), n_bytes, findings, stream.origin, counts.found())
 
 
 def encode_part(
-    settings: DocumentSettings, name: PartName, encode: Encode, *, tokens: int | None = None
+    settings: DocumentSettings,
+    name: PartName,
+    encode: Encode,
+    tokenizer: TextTokenizer,
+    *,
+    tokens: int | None = None,
 ) -> tuple[dict[str, EncodedSource], dict[str, str]]:
     """The sources of a part as ids, and the hashes of their texts.
 
@@ -67,7 +81,8 @@ def encode_part(
     """
     streams = document_streams(settings, name)
     found = {
-        source: encode_source(stream, encode, tokens=tokens) for source, stream in streams.items()
+        source: encode_source(stream, encode, tokenizer, tokens=tokens)
+        for source, stream in streams.items()
     }
     if name != "train":
         found = {source: each for source, each in found.items() if each.tokens}
@@ -103,6 +118,7 @@ def corpus_report(
             "documents": len(source.documents.lengths),
             "tokens": source.tokens,
             "bytes": source.n_bytes,
+            "unknown": source.unknown.share,
             "share": share,
             "passes": round(share * read / source.tokens, 3),
             "findings": [
@@ -128,6 +144,16 @@ def corpus_notices(report: Mapping[str, Any]) -> list[str]:
             for finding in each["findings"]
         ]
     return told
+
+
+def unknown_in(parts: Mapping[str, Mapping[str, EncodedSource]], spoils: str) -> tuple[str, ...]:
+    """A sentence for each source of a part with tokens that are unknown; what they spoil."""
+    return tuple(
+        notice
+        for part, sources in parts.items()
+        for name, source in sources.items()
+        if (notice := source.unknown.told(f"{part}.{name}", spoils))
+    )
 
 
 def training_texts(data: DocumentSettings) -> Iterator[str]:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headway.base.errors import UserError
 from headway.base.files import explain_os_errors
 from headway.base.progress import say
 from headway.base.runtime import return_pages
@@ -22,7 +21,7 @@ from headway.checkpoint.steps import (
     save_shards,
     whole_checkpoints,
 )
-from headway.checkpoint.weights import fill
+from headway.checkpoint.weights import fill, tensors_digest
 from headway.runs.tasks.base import Judgement
 from headway.settings.kinds import Recipe
 from headway.settings.training import TrainSettings
@@ -110,7 +109,7 @@ class RunHooks:
 
     def on_evaluate(self, state: TrainState) -> None:
         """Judge on the validation part; keep the weights if they are the best so far."""
-        record = {"kind": "valid", "step": state.step}
+        record = {"kind": "valid", "step": state.step, "seconds": round(state.seconds, 3)}
         best = self._judge(state, self.trainer.whole_weights(), record)
         if best is not None:
             state.stale = 0 if best else state.stale + 1
@@ -148,7 +147,9 @@ class RunHooks:
             self.log.write({**record, **found.record, "worth": worth, "best": best})
             say(f"step {state.step}: {found.said}")
             if best:
-                self.folder.save_weights(plain_weights(weights, self.recipe.train))
+                plain = plain_weights(weights, self.recipe.train)
+                self.folder.save_weights(plain)
+                state.best_digest = tensors_digest(plain)
         return best
 
     def on_save(self, state: TrainState) -> None:
@@ -199,30 +200,12 @@ def recall_best_mean(folder: RunFolder, state: TrainState, recipe: Recipe) -> No
     """
     for record in folder.metrics.read():
         if record["step"] == state.step and _is_best_mean(record, state.step, recipe.train.steps):
-            state.best, state.best_step = record["worth"], state.step
+            state.best, state.best_step, state.best_digest = record["worth"], state.step, None
 
 
 def _is_best_mean(record: Mapping[str, Any], step: int, steps: int) -> bool:
     won, at = record["kind"] == "average" and record.get("best"), int(record["step"])
     return bool(won) and at <= step and at < steps
-
-
-def forget_lost_best(folder: RunFolder, state: TrainState, steps: int) -> None:
-    """Where the best weights so far are gone or damaged, the next evaluation's are the best.
-
-    That is said. Raises UserError if no evaluation is to come before `steps`.
-    """
-    if state.best is None:
-        return
-    try:
-        folder.weights()
-    except UserError as error:
-        lost = f"the best weights, of step {state.best_step}, are lost ({error.what})"
-        if state.step >= steps:
-            todo = f"put the file back, or train on with --resume --set train.steps={2 * steps}"
-            raise UserError(lost, where=str(folder.path), todo=todo) from error
-        say(f"{folder.path}: {lost}; those of the next evaluation take their place")
-        state.best, state.best_step, state.stale = None, 0, 0
 
 
 def regular_saves(step: int, settings: TrainSettings) -> list[int]:

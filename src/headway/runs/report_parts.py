@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from headway.base.showing import Svg
 from headway.evaluate.translation import LengthScores, TranslationScores, range_label
 from headway.lens.alignment import Alignment
@@ -152,16 +154,31 @@ def charts(runs: Sequence[RunReport]) -> list[Svg]:
 def curve(metrics: Sequence[dict[str, Any]], kind: str, x: str, y: str) -> Curve:
     """Points (x, y) of the records of a kind; the last one counts where a step comes twice.
 
-    A validation record has no clock of its own: it takes that of the training record before it.
+    Validation records of old logs have no clock of their own: it is interpolated by their step
+    between the training records around them.
     """
-    points: dict[float, float] = {}
-    seconds = None
+    points: dict[float, tuple[float, float]] = {}  # by step: several may be of one time
+    steps, clock = _clock(metrics)
     for record in metrics:
-        seconds = record.get("seconds", seconds)
-        place = record.get(x, seconds if x == "seconds" else None)
-        if record.get("kind") == kind and place is not None and record.get(y) is not None:
-            points[float(place)] = float(record[y])
-    return sorted(points.items())
+        if record.get("kind") != kind or record.get("step") is None or record.get(y) is None:
+            continue
+        place = record.get(x)
+        if place is None and x == "seconds" and steps:
+            place = np.interp(record["step"], steps, clock)
+        if place is not None:
+            points[float(record["step"])] = float(place), float(record[y])
+    return [points[step] for step in sorted(points)]
+
+
+def _clock(metrics: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Steps and seconds of training so far, in their order, from the beginning on."""
+    told = {
+        float(record["step"]): float(record["seconds"])
+        for record in metrics
+        if record.get("kind") == "train" and {"step", "seconds"} <= record.keys()
+    }
+    known = sorted(({0.0: 0.0} | told).items()) if told else []
+    return [step for step, _ in known], [seconds for _, seconds in known]
 
 
 def _smoothed(runs: Sequence[RunReport]) -> bool:

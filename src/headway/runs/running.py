@@ -16,6 +16,7 @@ from headway.base.errors import Interrupted, UserError
 from headway.base.progress import say
 from headway.checkpoint.run import RunFolder
 from headway.checkpoint.weights import fill
+from headway.runs.best import put_best
 from headway.runs.hooks import RunHooks, RunLog, rewind_log
 from headway.runs.load import opened
 from headway.runs.tasks.base import Material, Task
@@ -30,13 +31,14 @@ from headway.training.state import TrainState
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is ready to train."""
+    """A run that is ready to train; `best` is what `settle_best` found where it goes on."""
 
     folder: RunFolder
     task: Task[Any]
     trainer: Trainer
     device: torch.device
     resumed: bool = False
+    best: Mapping[str, Tensor] | None = None
 
     def finish(self) -> Any:
         """Train to the end, then judge the best weights on the test part and write the report.
@@ -55,6 +57,7 @@ class Run:
         changed = differences(self.folder.recipe(), recipe.to_table())
         for key, (before, now) in changed.items():
             say(f"{key}: {_told(now)} from here on; it was {_told(before)}")
+        put_best(self.folder, self.best)
         self.folder.replace_recipe(recipe.to_toml())
         rewind_log(self.folder, step, recipe.train.steps, changed)
 

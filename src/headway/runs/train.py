@@ -19,7 +19,8 @@ from headway.checkpoint.shards import load_shards
 from headway.checkpoint.steps import Checkpoint, newest_checkpoint
 from headway.checkpoint.weights import fill
 from headway.runs.beginning import begin, read_beginning, with_settings
-from headway.runs.hooks import forget_lost_best, recall_best_mean
+from headway.runs.best import makes_again, settle_best
+from headway.runs.hooks import recall_best_mean
 from headway.runs.load import stored_recipe
 from headway.runs.running import Run, agree, make_trainer, material_of
 from headway.runs.tasks.all import task_of
@@ -153,7 +154,8 @@ def _resumed(
         say(line)
     state = TrainState() if checkpoint is None else _state_of(checkpoint, ranks)
     recall_best_mean(folder, state, task.recipe)
-    forget_lost_best(folder, state, task.recipe.train.steps)
+    again = checkpoint is not None and makes_again(folder, task.recipe, checkpoint, device, ranks)
+    best = settle_best(folder, state, task.recipe, again=again)
     beginning = read_beginning(settings.to_table()) if checkpoint is None else None
     weights = None if beginning is None else beginning.weights_for(task.build())[0]
     agree(task, state, ranks)
@@ -172,7 +174,7 @@ def _resumed(
         said = f"resumed {folder.path} after step {checkpoint.step} of {steps}"
         said += ": there is nothing left to train" if checkpoint.step >= steps else ""
         say(said)
-    return Run(folder, task, trainer, device, resumed=True)
+    return Run(folder, task, trainer, device, resumed=True, best=best)
 
 
 def _asked(

@@ -65,10 +65,20 @@ class TextTokenizer(Codec):
         """The ids of the parts of one text, between which special tokens are to stand."""
         return [self._spelled.plain(text, begins=not n) for n, text in enumerate(texts)]
 
+    @property
+    def unknown(self) -> int | None:
+        """The id of what is not in the vocabulary, if there is one."""
+        token = getattr(self._made.model, "unk_token", None)
+        return None if token is None else self._made.token_to_id(token)
+
+    @property
+    def special(self) -> list[int]:
+        """The ids of special tokens, in order."""
+        return sorted(self._special)
+
     def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """The ids of each text alone, and what the unknown ones among them were in it."""
-        token = getattr(self._made.model, "unk_token", None)
-        return self._cut(texts, set() if token is None else {self._made.token_to_id(token)})
+        return self._cut(texts, set() if self.unknown is None else {self.unknown})
 
     def documents(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of whole texts, from the start symbol to the end: what a model is trained on.

@@ -53,6 +53,7 @@ class TrainState:
 
     `epoch` and `batch` name the next batch. The randomness needs no state: it is a function of
     (seed, step, micro-batch, place). `stale` counts the evaluations since the best.
+    `best_digest` is of the best weights, on the rank that writes them.
     """
 
     step: int = 0
@@ -63,6 +64,7 @@ class TrainState:
     skipped: int = 0
     best: float | None = None
     best_step: int = 0
+    best_digest: str | None = None
     stale: int = 0
     window: Window = field(default_factory=Window)
 

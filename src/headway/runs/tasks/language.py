@@ -26,6 +26,7 @@ from headway.runs.corpus import (
     refuse_few,
     shares_in,
     training_texts,
+    unknown_in,
 )
 from headway.runs.generated import Sampling
 from headway.runs.language_model import LanguageModel
@@ -38,6 +39,7 @@ from headway.settings.kinds import LanguageRecipe
 from headway.training.objectives import PredictNext
 
 Held = Mapping[str, EncodedSource]
+_SPOILS = "bits per byte and perplexity are too low then, since a guess of unknown counts as right"
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,14 @@ class LanguageTask(HeldTask[LanguageModel, Held]):
         """Read, learn or open the tokeniser, encode."""
         texts = training_texts(recipe.data)
         made = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts)
-        train, hashes = encode_part(recipe.data, "train", made.documents)
+        train, hashes = encode_part(recipe.data, "train", made.documents, made)
         refuse_few(train, recipe.train.batch_tokens)
         task = cls(recipe, made)
         valid, valid_hashes = task.held("valid")
         test, test_hashes = task.held("test")
         material = task._material(train, hashes | valid_hashes | test_hashes)
+        parts = {"train": train, "valid": valid or {}, "test": test or {}}
+        material = replace(material, notices=material.notices + unknown_in(parts, _SPOILS))
         return replace(task, material=material, valid=valid, test=test)
 
     @property
@@ -68,7 +72,7 @@ class LanguageTask(HeldTask[LanguageModel, Held]):
         """The first documents of each source, as many as fill the rows that are wanted."""
         rows = self.recipe.evaluate.rows * (TESTED if name == "test" else 1)
         encode, tokens = self.tokenizer.documents, rows * self.length
-        found, hashes = encode_part(self.recipe.data, name, encode, tokens=tokens)
+        found, hashes = encode_part(self.recipe.data, name, encode, self.tokenizer, tokens=tokens)
         return found or None, hashes
 
     def build(self) -> Decoder:

@@ -34,6 +34,7 @@ from headway.runs.corpus import (
     refuse_few,
     shares_in,
     training_texts,
+    unknown_in,
 )
 from headway.runs.filler import Filler
 from headway.runs.masked_likelihood import masked_likelihood
@@ -46,6 +47,7 @@ from headway.training.objectives import PredictMasked
 
 _FIXED = (0, 0)  # the seed of what is judged on: runs of any seed can be compared
 Held = Mapping[str, Sequence[MaskedBatch]]
+_SPOILS = "perplexity is too low then, since a guess of unknown counts as right"
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,15 @@ class MaskedTask(HeldTask[Filler, Held]):
         texts = training_texts(recipe.data)
         made = recipe_tokenizer(recipe.model, recipe.tokenizer, folder, texts, masks=True)
         task = cls(recipe, made)
-        train, hashes = encode_part(recipe.data, "train", task.encode)
+        train, hashes = encode_part(recipe.data, "train", task.encode, made)
         refuse_few(train, recipe.train.batch_tokens)
-        valid, valid_hashes = task.held("valid")
-        test, test_hashes = task.held("test")
+        valid, valid_hashes = task._held("valid")
+        test, test_hashes = task._held("test")
         material = task._material(train, hashes | valid_hashes | test_hashes)
-        return replace(task, material=material, valid=valid, test=test)
+        told = unknown_in({"train": train, "valid": valid, "test": test}, _SPOILS)
+        material = replace(material, notices=material.notices + told)
+        hidden = task._hidden("valid", valid), task._hidden("test", test)
+        return replace(task, material=material, valid=hidden[0], test=hidden[1])
 
     @property
     def length(self) -> int:
@@ -87,14 +92,23 @@ class MaskedTask(HeldTask[Filler, Held]):
 
     def held(self, name: PartName) -> tuple[Held | None, dict[str, str]]:
         """The first rows of each source, hidden once and for all."""
-        n = self.recipe.evaluate.rows * (TESTED if name == "test" else 1)
-        tokens, budget = n * self.length, self.recipe.evaluate.batch_tokens
-        found, hashes = encode_part(self.recipe.data, name, self.encode, tokens=tokens)
+        found, hashes = self._held(name)
+        return self._hidden(name, found), hashes
+
+    def _held(self, name: PartName) -> tuple[dict[str, EncodedSource], dict[str, str]]:
+        tokens, data = self._n_rows(name) * self.length, self.recipe.data
+        return encode_part(data, name, self.encode, self.tokenizer, tokens=tokens)
+
+    def _hidden(self, name: PartName, found: Mapping[str, EncodedSource]) -> Held | None:
+        n, budget = self._n_rows(name), self.recipe.evaluate.batch_tokens
         held = {
             source: fixed_batches(self._rows(each, _FIXED), self.masking, n, budget)
             for source, each in found.items()
         }
-        return held or None, hashes
+        return held or None
+
+    def _n_rows(self, name: PartName) -> int:
+        return self.recipe.evaluate.rows * (TESTED if name == "test" else 1)
 
     def build(self) -> MaskedLanguageModel:
         """The model with its first weights."""
