@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +16,15 @@ from headway.tokens.lossless import parts_of
 
 
 class Spelled:
-    """The special tokens `ids` of a tokeniser as texts spell them."""
+    """The special tokens `ids` of a tokeniser as texts spell them.
 
-    def __init__(self, made: Backend, ids: Mapping[str, int]) -> None:
-        self._made, self._ids = made, ids
+    `of_text` takes control tokens out of the ids that the library gives for plain text.
+    """
+
+    def __init__(
+        self, made: Backend, ids: Mapping[str, int], of_text: Callable[[list[int]], list[int]]
+    ) -> None:
+        self._made, self._ids, self._of_text = made, ids, of_text
 
     def guarded(self, value: Any, guard: str) -> Any:
         """What a message has, in which no special token is spelled: a letter is put into each."""
@@ -48,8 +53,7 @@ class Spelled:
         """The ids of a text that no special token is in."""
         made = self._made if begins else self._within
         (text,) = only_unicode([text])
-        ids: list[int] = made.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._of_text(made.encode(text, add_special_tokens=False).ids)
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
