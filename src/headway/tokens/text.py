@@ -170,7 +170,7 @@ class TextTokenizer(Codec):
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        guard = guard_of(messages)
+        guard = guard_of(messages, self._ids)
         ids = self._spelled.parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
 
@@ -181,7 +181,7 @@ class TextTokenizer(Codec):
         if it writes one. Raises UserError as `chat` does, and if the template does not write the
         beginning of a conversation as it writes the whole.
         """
-        guard = guard_of(messages)
+        guard = guard_of(messages, self._ids)
         pieces: list[tuple[list[int], bool]] = []
         done = ""
         for number, message in enumerate(messages):
