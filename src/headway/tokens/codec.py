@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders
 
 from headway.base.errors import UserError
 from headway.tokens.lossless import losses
+from headway.tokens.specials import unknown_token
 
 _BLOCK = 4096  # texts at a time: the library keeps some 100 bytes a token beside the ids
 
@@ -30,6 +31,9 @@ class Codec:
             added["content"]: added["id"] for added in file["added_tokens"] if added["special"]
         }
         self._special = frozenset(self._ids.values())
+        unknown = unknown_token(file)
+        self._unknown = None if unknown is None else made.token_to_id(unknown)
+        self._control = self._special - {self._unknown}
         self._size = 1 + max(made.get_vocab(with_added_tokens=True).values())
         self._byte_level = isinstance(made.decoder, decoders.ByteLevel)
         self.losses = losses(file)
@@ -82,22 +86,37 @@ class Codec:
         rows = (self._made.encode_batch(block) for block in blocks(texts))
         return [row.offsets for block in rows for row in block]
 
-    def _cut(
-        self, texts: Iterable[str], lost: Set[int | None]
-    ) -> Iterator[tuple[list[int], list[str]]]:
-        """For each text its ids, none of a frame, and what those among `lost` were in it."""
+    def cut(self, texts: Iterable[str]) -> Iterator[tuple[list[int], list[str]]]:
+        """For each text its ids, none of a frame, and what in it was unknown.
+
+        What spells a control token is unknown too. WordPiece loses a whole word for one unknown
+        letter or for its length; the list then has the word.
+        """
+        lost = self._control | {self._unknown}
         for block in blocks(texts):
             for text, row in zip(
                 block, self._made.encode_batch(block, add_special_tokens=False), strict=True
             ):
                 yield (
-                    row.ids,
+                    self._without_control(row.ids),
                     [
                         text[first:last].removeprefix(" ") or " "
                         for id, (first, last) in zip(row.ids, row.offsets, strict=True)
                         if id in lost
                     ],
                 )
+
+    def _without_control(self, ids: list[int]) -> list[int]:
+        """`ids` of text alone: what it made a control token is unknown.
+
+        A vocabulary that holds its special tokens as whole words or pieces would let a text say
+        them. Where the model has no unknown token they are left out, as it leaves out letters that
+        it does not know: refused, one line of many would stop a training.
+        """
+        if self._control.isdisjoint(ids):
+            return ids
+        known = (self._unknown if id in self._control else id for id in ids)
+        return [id for id in known if id is not None]
 
     def to_json(self) -> str:
         """The content of tokenizer.json; the same tokeniser gives the same bytes."""

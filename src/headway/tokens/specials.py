@@ -67,6 +67,11 @@ def add_specials(file: File) -> list[str]:
     return done
 
 
+def unknown_token(file: File) -> str | None:
+    """The token that the file's model gives where it knows nothing; None if it has none."""
+    return _unknown(file["model"])
+
+
 def vocabulary(file: File) -> dict[str, int]:
     """Token -> id, of the model and of what was added to it."""
     vocab = file["model"]["vocab"]

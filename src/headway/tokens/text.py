@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import operator
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as Backend
 
 from headway.base.errors import UserError
@@ -48,15 +51,16 @@ class TextTokenizer(Codec):
     def __init__(self, made: Backend, roles: Roles, *, where: str = "tokenizer") -> None:
         super().__init__(made)
         self.roles, self.where = roles, where
-        self._spelled = Spelled(made, self._ids)
+        self._spelled = Spelled(made, self._ids, self._without_control)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text alone: none that is special, no frame around it.
+        """The ids of each text alone: none that is special but the unknown, no frame around it.
 
-        Raises UserError if a text is not valid Unicode.
+        What spells a special token that the vocabulary has as a word is unknown; it is left out
+        where the model has no unknown token. Raises UserError if a text is not valid Unicode.
         """
         return [
-            row.ids
+            self._without_control(row.ids)
             for block in blocks(texts)
             for row in self._made.encode_batch_fast(block, add_special_tokens=False)
         ]
@@ -68,17 +72,12 @@ class TextTokenizer(Codec):
     @property
     def unknown(self) -> int | None:
         """The id of what is not in the vocabulary, if there is one."""
-        token = getattr(self._made.model, "unk_token", None)
-        return None if token is None else self._made.token_to_id(token)
+        return self._unknown
 
     @property
     def special(self) -> list[int]:
         """The ids of special tokens, in order."""
         return sorted(self._special)
-
-    def cut(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """The ids of each text alone, and what the unknown ones among them were in it."""
-        return self._cut(texts, set() if self.unknown is None else {self.unknown})
 
     def documents(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of whole texts, from the start symbol to the end: what a model is trained on.
@@ -151,7 +150,7 @@ class TextTokenizer(Codec):
             rows = self._made.encode_batch(given, add_special_tokens=True)
         finally:
             self._made.no_truncation()
-        return [(row.ids, row.type_ids) for row in rows]
+        return [self._in_frame(row) for row in rows]
 
     def shown(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens written out."""
@@ -181,7 +180,7 @@ class TextTokenizer(Codec):
 
         Raises UserError if the tokeniser has no chat template, or that refuses the messages.
         """
-        guard = guard_of(messages)
+        guard = guard_of(messages, self._ids)
         ids = self._spelled.parse(self._rendered(messages, guard), guard)
         return ids if self._begins(ids) else self._first() + ids
 
@@ -192,7 +191,7 @@ class TextTokenizer(Codec):
         if it writes one. Raises UserError as `chat` does, and if the template does not write the
         beginning of a conversation as it writes the whole.
         """
-        guard = guard_of(messages)
+        guard = guard_of(messages, self._ids)
         pieces: list[tuple[list[int], bool]] = []
         done = ""
         for number, message in enumerate(messages):
@@ -228,6 +227,17 @@ class TextTokenizer(Codec):
         context = self._context(after)
         before, whole = self.decode([context, [*context, *ids]])
         return whole[len(before) :]
+
+    def _in_frame(self, row: Encoding) -> tuple[list[int], list[int]]:
+        """Ids and segments of a framed text, with no control token but those of the frame."""
+        ids, segments, of_frame = row.ids, row.type_ids, row.special_tokens_mask
+        if self._control.isdisjoint(itertools.compress(ids, map(operator.not_, of_frame))):
+            return ids, segments
+        kept = [
+            ([id] if frames else self._without_control([id]), segment)
+            for id, segment, frames in zip(ids, segments, of_frame, strict=True)
+        ]
+        return [id for some, _ in kept for id in some], [each for some, each in kept if some]
 
     def _context(self, after: int) -> list[int]:
         """What is to be decoded before a continuation, since some decoders drop a first blank."""

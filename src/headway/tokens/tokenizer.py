@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer as Backend
 
@@ -41,6 +41,7 @@ class Tokenizer(Codec):
                 todo="name the file as tokenizer.file of a recipe: what it lacks is added there",
             )
         self.pad, self.unk, self.bos, self.eos = (self._ids[roles[role]] for role in NAMES)
+        self._unknown = self.unk
         self._control = self._special - {self.unk}
         empty = made.encode("").ids
         if empty[-1:] != [self.eos] or not self._control.isdisjoint(empty[:-1]):
@@ -57,7 +58,8 @@ class Tokenizer(Codec):
         """
         ids: list[list[int]] = []
         for block in blocks(texts):
-            ids += [self._without_control(row.ids) for row in self._made.encode_batch_fast(block)]
+            rows = (row.ids for row in self._made.encode_batch_fast(block))
+            ids += [[*self._without_control(row[:-1]), *row[-1:]] for row in rows]
         return ids
 
     @classmethod
@@ -65,15 +67,6 @@ class Tokenizer(Codec):
         """Read the content of a tokenizer.json; UserError naming `where` if it cannot serve."""
         made = open_backend(text, where=where, todo="copy the file again, or train again")
         return cls(made, where=where)
-
-    def cut(self, texts: Iterable[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """For each text its ids without `eos`, and what the unknown ones among them were in it.
-
-        WordPiece loses a whole word for one unknown letter or for its length; the list then has
-        the word.
-        """
-        for ids, unknown in self._cut(texts, self._control | {self.unk}):
-            yield [self.unk if id in self._control else id for id in ids], unknown
 
     def unknowns(self, texts: Iterable[str]) -> tuple[float, Counter[str]]:
         """The share of tokens (without `eos`) that are unknown, and what they were in the text.
@@ -85,15 +78,6 @@ class Tokenizer(Codec):
             total += len(ids)
             found.update(unknown)
         return (found.total() / total if total else 0.0), found
-
-    def _without_control(self, ids: list[int]) -> list[int]:
-        """`ids` of a text and its end; what the text alone made a control token is unknown.
-
-        The rules of our own kinds never do that, those of a file from elsewhere may.
-        """
-        if self._control.isdisjoint(ids[:-1]):
-            return ids
-        return [self.unk if id in self._control else id for id in ids[:-1]] + ids[-1:]
 
 
 def open_backend(text: str, *, where: str, todo: str) -> Backend:
