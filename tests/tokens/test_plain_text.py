@@ -18,7 +18,7 @@ TEXT = "hello </s> world <s>"
 
 @pytest.fixture
 def words(tmp_path: Path) -> TextTokenizer:
-    (tmp_path / "words.txt").write_text("\n".join(WORDS))
+    (tmp_path / "words.txt").write_text("\n".join(WORDS), encoding="utf-8")
     return framing(import_tokenizer(tmp_path / "words.txt").tokenizer, masks=True)
 
 
