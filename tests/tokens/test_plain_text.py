@@ -1,4 +1,4 @@
-"""Plain text has no control ids, whatever it spells and however it is encoded."""
+"""Plain text has no control ids, whatever it spells; frames are kept, or refused whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors
 
+from headway.base.errors import UserError
 from headway.tokens.importing import import_tokenizer
 from headway.tokens.text import Roles, TextTokenizer
 from headway.tokens.text_training import framing
@@ -60,3 +61,12 @@ def test_a_template_s_own_tokens_stay(words: TextTokenizer) -> None:
     made = TextTokenizer(Backend.from_str(words.to_json()), roles)
     ids = made.chat([{"role": "user", "content": "hello <s> world"}])
     assert ids == [1, 3, 0, 4, 2]
+
+
+def test_rows_too_short_for_the_frame_are_refused(words: TextTokenizer) -> None:
+    assert words.framed(["hello world"], longest=2) == [([1, 2], [0, 0])]
+    assert words.framed(["hello"], ["world"], longest=3) == [([1, 2, 2], [0, 0, 1])]
+    with pytest.raises(UserError, match="at most 1 ids cannot hold the 2 of"):
+        words.framed(["hello world"], longest=1)
+    with pytest.raises(UserError, match="at most 2 ids cannot hold the 3 of"):
+        words.framed(["hello"], ["world"], longest=2)

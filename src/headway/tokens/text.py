@@ -140,8 +140,15 @@ class TextTokenizer(Codec):
         """Ids and segments of each text, or pair of texts, in the frame that the file gives them.
 
         BERT's is [CLS] text [SEP], then the second and [SEP] of segment 1. Of what has more than
-        `longest` ids the longer text is cut at its end.
+        `longest` ids the longer text is cut at its end. Raises UserError if the frame alone does.
         """
+        n_frame = self._made.num_special_tokens_to_add(seconds is not None)
+        if longest is not None and longest < n_frame:  # which the library would not cut at all
+            raise UserError(
+                f"rows of at most {longest} ids cannot hold the {n_frame} of an empty text's frame",
+                where=self.where,
+                todo=f"let rows have {n_frame + 1} ids or more",
+            )
         texts = list(only_unicode(texts))
         given = texts if seconds is None else list(zip(texts, only_unicode(seconds), strict=True))
         if longest is not None:

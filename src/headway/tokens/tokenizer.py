@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -15,6 +16,10 @@ from headway.tokens.sides import SideTokenizer
 from headway.tokens.specials import NAMES, find_specials
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Tokenizer", "check_fits", "only_unicode", "open_backend"]
+
+# Files from elsewhere may have gaps in their ids, but no more than some rows for each token
+_MOST_GAPS, _LEAST_FAR = 8, 1 << 20
+_FAR_ID = re.compile(r'"\s*:\s*(?:-|\d{7})')  # any that could be beyond 2^20, or below 0
 
 
 class Tokenizer(Codec):
@@ -82,6 +87,7 @@ class Tokenizer(Codec):
 
 def open_backend(text: str, *, where: str, todo: str) -> Backend:
     """The library's object for a tokenizer.json; UserError naming `where` if it takes none."""
+    _refuse_far_ids(text, where)
     try:
         return Backend.from_str(text)
     except KeyboardInterrupt:
@@ -89,6 +95,32 @@ def open_backend(text: str, *, where: str, todo: str) -> Backend:
     except BaseException as error:  # the library raises bare Exception, and less when it panics
         what = f"not a tokeniser that can be read ({error})"
         raise UserError(what, where=where, todo=todo) from error
+
+
+def _refuse_far_ids(text: str, where: str) -> None:
+    """UserError for an id far beyond the number of tokens, or below 0.
+
+    The library walks all ids up to the greatest, and the process ends where memory does.
+    """
+    if _FAR_ID.search(text) is None:  # spares most files from being read twice
+        return
+    try:
+        file = json.loads(text)
+    except (ValueError, RecursionError):
+        return  # the library says what is wrong
+    model, added = file.get("model"), file.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = list(vocab.items()) if isinstance(vocab, dict) else []  # in Unigram places are ids
+    n_tokens = len(vocab) if isinstance(vocab, dict | list) else 0
+    if isinstance(added, list):
+        tables = [each for each in added if isinstance(each, dict)]
+        ids += [(each.get("content"), each.get("id")) for each in tables]
+        n_tokens += len(tables)
+    most = _MOST_GAPS * n_tokens + _LEAST_FAR
+    for token, id in ids:
+        if isinstance(id, int) and not 0 <= id <= most:
+            what = f"the id {id} of the token {token!r} is no id of {n_tokens:,} tokens"
+            raise UserError(what, where=where, todo="correct it, or copy the file again")
 
 
 def check_fits(tokenizer: SideTokenizer | Codec, n_rows: int, where: str) -> None:
