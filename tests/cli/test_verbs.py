@@ -176,3 +176,17 @@ def test_evaluate_tells_what_it_left_out(trained: Run, cli: Cli, tmp_path: Path)
 def test_a_path_that_the_system_refuses_is_one_message(cli: Cli) -> None:
     said = cli("info", "x" * 5000)
     assert said.error.endswith("File name too long")
+
+
+def test_the_validation_part_where_there_is_no_test_part(
+    toy_recipe: Callable[..., dict[str, Any]], cli: Cli, tmp_path: Path
+) -> None:
+    recipe = toy_recipe("plain", steps=1)
+    del recipe["data"]["test"]
+    headway.train(recipe, out=tmp_path / "run")
+    said = cli("evaluate", tmp_path / "run", "--json", tmp_path / "scores.json")
+    assert said.code == 0, said
+    assert b"20 pairs from" in said.out
+    told = cli("info", tmp_path / "run").out.decode()
+    assert "valid, best weights" in told
+    assert "\ntest " not in told

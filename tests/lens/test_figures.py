@@ -55,6 +55,13 @@ def test_a_picture_says_what_it_shows(tmp_path: Path) -> None:
     assert {"90", "40", "12"} <= set(said.splitlines())
 
 
+def test_a_dollar_is_no_formula(tmp_path: Path) -> None:
+    """Names of files and runs come into pictures."""
+    named = Bars(title="q$_$", y="$", groups=["a$^$"], series={"$\\x$": [value(1.0)]})
+    _, said = drawn(tmp_path, [named], below="$_$")
+    assert {"q$_$", "a$^$", "$_$"} <= set(said.splitlines())
+
+
 def test_a_name_has_one_colour_in_all_panels(tmp_path: Path) -> None:
     apart = Bars(title="", y="", groups=["g"], series={"scaled": [value(1.0)]})
     colours = {}

@@ -72,6 +72,12 @@ def test_what_cannot_be_compared_is_named(trained: Run, tmp_path: Path) -> None:
     (folder / "metrics.jsonl").write_text("".join(kept), encoding="utf-8")
     with pytest.raises(UserError, match="no scores yet"):
         headway.compare(folder)
+    other = {"kind": "test", "step": 1, "part": "valid", "nll": 2.0, "bits_per_byte": 3.0}
+    (folder / "metrics.jsonl").write_text(
+        "".join([*kept, f"{json.dumps(other)}\n"]), encoding="utf-8"
+    )
+    with pytest.raises(UserError, match="only translators are compared"):
+        headway.compare(folder)
 
 
 def test_a_translator_evaluates_and_shows_itself(trained: Run, toy: Path) -> None:

@@ -132,7 +132,9 @@ def test_what_the_tokeniser_does_not_know_is_told(
     assert "valid.numbers: 40.0% of the tokens are unknown, such as 'zwei', 'vier': bits p" in said
     assert "bits per byte and perplexity are too low then" in said
     assert said.count("are unknown") == 1
-    assert json.loads((tmp_path / "run" / "data.json").read_text("utf-8"))["numbers"]["unknown"] == 0
+    assert (
+        json.loads((tmp_path / "run" / "data.json").read_text("utf-8"))["numbers"]["unknown"] == 0
+    )
     assert records(tmp_path / "run", "valid")[0]["bits_per_byte_numbers"] > 0
 
 

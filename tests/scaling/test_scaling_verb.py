@@ -96,6 +96,14 @@ def test_runs_are_fitted_from_their_folders(
     assert found[key] == pytest.approx(value, rel=0.03)
 
 
+def test_a_picture_is_not_overwritten_by_its_numbers(cli: Cli, tmp_path: Path) -> None:
+    both = tmp_path / "laws.svg"
+    for words in (("laws",), ("coordinates", "lm/bytes", "--widths", "8,16")):
+        said = cli("scaling", *words, "--json", both, "--picture", both)
+        assert "this file has another part in the command" in said.error
+    assert not both.exists()
+
+
 def test_laws_are_listed_asked_and_drawn(cli: Cli, tmp_path: Path) -> None:
     out, picture = tmp_path / "laws.json", tmp_path / "laws.png"
     said = cli("scaling", "laws", "--json", out, "--picture", picture)

@@ -43,7 +43,7 @@ def test_so_is_that_of_an_added_token(vocab: Any, kind: str, id: int) -> None:
 
 def test_every_way_in_refuses_them(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_text(content({"a": 0, "b": 2**31}))
+    path.write_text(content({"a": 0, "b": 2**31}), encoding="utf-8")
     for opened in (lambda: import_tokenizer(path), lambda: folder_tokenizer(tmp_path)):
         with pytest.raises(UserError, match="the token 'b'") as told:
             opened()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from headway.data.notes import Finding
 from headway.data.pair_stream import Block
 from headway.data.pairs import open_part
 from headway.data.report import PreparationReport, SideReport, lengths_label
+from headway.data.rows import expand
 from headway.data.tables import PartName
 from headway.runs.beginning import begin
 from headway.runs.encoding import Encoding
@@ -96,11 +98,11 @@ def preview(
 
 
 def _files(said: object) -> Iterator[Path]:
-    """The files that settings name."""
+    """The files that settings name, with `${VARIABLES}` as the data's readers take them."""
     if isinstance(said, str):
-        path = Path(os.path.expandvars(said))
-        if os.path.isfile(path):
-            yield path
+        with suppress(UserError):  # a variable that is not set: whoever reads the file says so
+            if os.path.isfile(path := expand(said, "data")):
+                yield Path(path)
     elif isinstance(said, Mapping | list):
         for each in said.values() if isinstance(said, Mapping) else said:
             yield from _files(each)
