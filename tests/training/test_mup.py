@@ -14,6 +14,7 @@ from headway.base.errors import UserError
 from headway.models.build import build_decoder
 from headway.models.decoder import Decoder
 from headway.nn.attention import Attention
+from headway.scaling.shapes import widened
 from headway.settings.model import DecoderSettings
 from headway.settings.recipe import load_recipe
 from headway.settings.training import LanguageTrainSettings, MupSettings
@@ -55,11 +56,17 @@ def trained(model: Decoder, optimizers: list[torch.optim.Optimizer], multiplier:
 
 
 def by_the_paper(model: Decoder, made: LanguageTrainSettings) -> list[torch.optim.Optimizer]:
-    """Table 8 in its own form: the first weights, and rates with lr·decay kept; no multipliers."""
+    """Table 8 in its own form: the first weights, and rates with lr·decay kept; no multipliers.
+
+    The first weights of a decoder go with 1/√width; those of the base are √m times as large.
+    """
     assert made.mup is not None
     m = SHAPE.d_model / made.mup.base_width
     hidden = [each.weight for each in model.stack.modules() if isinstance(each, nn.Linear)]
     with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 2:
+                weight.mul_(math.sqrt(m))
         for weight in hidden:
             weight.div_(math.sqrt(m))
     rest = [weight for weight in model.parameters() if not any(weight is one for one in hidden)]
@@ -102,6 +109,21 @@ def test_what_decays_in_a_step_does_not_depend_on_the_width() -> None:
         assert group["lr"] == group["share"] * made.learning_rate
         decayed = group["lr"] * group["weight_decay"]
         assert decayed in (0.0, pytest.approx(0.2 * made.learning_rate))
+
+
+def test_first_weights_are_those_of_the_base_but_for_matrices_in_blocks() -> None:
+    base = build_decoder(widened(SHAPE, 24), n_tokens=400, seed=1)
+    wide, made = (
+        build_decoder(widened(SHAPE, 96), n_tokens=400, seed=1),
+        settings(MupSettings(base_width=24)),
+    )
+    begin_mup(wide, made)
+    weights = dict(wide.named_parameters())
+    for name, weight in base.named_parameters():
+        if weight.dim() == 2:
+            inside = name.startswith("stack.")
+            expected = weight.std() / (2 if inside else 1)
+            assert weights[name].std().item() == pytest.approx(expected.item(), rel=0.1), name
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])

@@ -137,13 +137,17 @@ def _since_change(numbers: Tensor) -> Tensor:
 
 
 def initialise_decoder(model: Decoder, settings: DecoderSettings) -> None:
-    """Normal, of deviation 0.02; what adds to the residual stream divided by √(2 L).
+    """Normal, of deviation √(2 / 5D); what adds to the residual stream divided by √(2 L).
 
-    Radford et al. 2019, section 2.3.
+    Nguyen and Salazar, 2019 (arXiv 1910.05895), section 3.2, which at GPT-2's width is its 0.02
+    (Radford et al., 2019, section 2.3); a narrow model learns slowly from weights that small.
     """
+    deviation = (2 / (5 * settings.d_model)) ** 0.5
     for name, weight in model.named_parameters():
         if name.endswith(".bias"):
             nn.init.zeros_(weight)
         elif weight.dim() == 2:
             writes = name.endswith(("to_output.weight", "down.weight"))
-            nn.init.normal_(weight, std=0.02 / (2 * settings.n_layers) ** 0.5 if writes else 0.02)
+            nn.init.normal_(
+                weight, std=deviation / ((2 * settings.n_layers) ** 0.5 if writes else 1)
+            )

@@ -3,7 +3,7 @@
 Yang et al., 2022 (arXiv 2203.03466), "Tensor Programs V". Of its equal formulations (table 8 and
 lemma J.1) this is the one in which only first weights and learning rates depend on the width: the
 network computes what it did, so that weights are exported and run as any others. By how many times
-a model is wider than the base, the factor m of each weight:
+a model is wider than the base, the factor m of each weight's own at the base:
 
                             first weight    rate, Adam    rate, Muon
     embedding, output       1               1             1
@@ -11,7 +11,9 @@ a model is wider than the base, the factor m of each weight:
     norms, biases           1               1             1
     the norm after blocks   1/m             1/m           1/m
 
-The last row is the multiplier 1/m of the output in table 8, which may thus be the embedding too.
+A decoder's first matrices go with 1/√width without that: those in blocks stay as they are, and the
+embedding, positions and output are made √m times as large. The last row is the multiplier 1/m of
+the output in table 8, which may thus be the embedding too.
 Queries, where heads are k times as wide as the base's, have a further 1/√k in both: their scores
 are divided by √K, not by the paper's K. A step of Muon is as large as Adam's a number, but of
 matrices that are nearly orthogonal, whose norm grows with √m, not m (Yang et al., 2023, arXiv
@@ -50,7 +52,8 @@ def _factors(model: nn.Module, settings: TrainSettings) -> Factors:
         return {}
     wider = model.head.in_features / mup.base_width
     found: Factors = dict.fromkeys(model.stack.final_norm.parameters(), (1 / wider, 1 / wider))
-    matrices = wider**-0.5, wider**-0.5 if settings.optimizer == "muon" else 1 / wider
+    found |= {weight: (wider**0.5, 1.0) for weight in model.parameters() if weight.dim() == 2}
+    matrices = 1.0, wider**-0.5 if settings.optimizer == "muon" else 1 / wider
     for module in model.stack.modules():
         if isinstance(module, nn.Linear):
             found[module.weight] = matrices
