@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/gpu/run.py --model SmolLM2.gguf --json benchmarks/results/gpu.json
 
-`train`: GPT-2 124M in bfloat16 at context 1,024, as `headway train` steps: tokens a second, and the
-FLOPs of these, counted from the settings, as a share of what matrix products reach here (model
-FLOP utilisation). `attention`: at 16,384 tokens, what `auto` takes beside each of torch's kernels.
-`decode`: greedy tokens a second of one text and of 64 together. Each part is told as it ends, and
-what cannot be measured is told with the reason. `--device cpu --small` tries the script itself.
+`train`: GPT-2 124M in bfloat16 at context 1,024, as `headway train` steps, as it is and through
+torch.compile: tokens a second, and the FLOPs of these, counted from the settings, as a share of
+what matrix products reach here (model FLOP utilisation). `attention`: at 16,384 tokens, what
+`auto` takes beside each of torch's kernels. `decode`: greedy tokens a second of one text and of 64
+together. Each part is told as it ends, and what cannot be measured with the reason.
+`--device cpu --small` tries the script itself.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ from headway.settings.counting import forward_flops
 from headway.settings.model import DecoderSettings
 from headway.settings.presets import PRESETS
 from headway.settings.training import TextTrainSettings
+from headway.training.fine_tuning import adapt
 from headway.training.loop import Trainer
 from headway.training.objectives import PredictNext
 
 VOCABULARY = 50_257
+WAYS = ("plain", "compiled")
 SIZES = {  # rows and length of a training batch, steps; tokens of attention; texts and new tokens
     False: {"rows": 16, "length": 1024, "steps": 30, "tokens": 16_384, "texts": 64, "new": 128},
     True: {"rows": 2, "length": 32, "steps": 2, "tokens": 256, "texts": 4, "new": 4},
@@ -67,7 +70,13 @@ def _wait(device: torch.device) -> None:
 
 
 def train(device: torch.device, sizes: dict[str, int], rate: float) -> dict[str, Any]:
-    """GPT-2 124M on random tokens; `rate` is GFLOP/s of products in bfloat16."""
+    """GPT-2 124M on random tokens, as it is and compiled; `rate`: GFLOP/s in bfloat16."""
+    return {name: _train(device, sizes, rate, compiles=name == "compiled") for name in WAYS}
+
+
+def _train(
+    device: torch.device, sizes: dict[str, int], rate: float, *, compiles: bool
+) -> dict[str, Any]:
     row: dict[str, Any] = dict(PRESETS["gpt2"])
     row |= {"dropout": 0.0, "attention_dropout": 0.0}
     settings = DecoderSettings.model_validate(row)
@@ -75,19 +84,32 @@ def train(device: torch.device, sizes: dict[str, int], rate: float) -> dict[str,
     ids = np.random.default_rng(1).integers(VOCABULARY, size=sizes["rows"] * length * 4 + 1)
     text = Packing(EncodedSide.of([ids.tolist()]), length, seed=None)
     batches = PackedBatches([text], [1.0], sizes["rows"] * length, seed=1, pad=0)
+    model = build_decoder(settings, n_tokens=VOCABULARY, seed=1).to(device)
+    how = TextTrainSettings(
+        steps=10_000,
+        batch_tokens=sizes["rows"] * length,
+        dtype="bfloat16",
+        compile=compiles,
+    )
+    adapt(model, how, seed=1)
     trainer = Trainer(
-        build_decoder(settings, n_tokens=VOCABULARY, seed=1).to(device),
-        TextTrainSettings(steps=10_000, batch_tokens=sizes["rows"] * length, dtype="bfloat16"),
+        model,
+        how,
         batches,
         PredictNext(0.0),
         seed=1,
         device=device,
     )
     feed = batches.after(0, 0)
+    began = time.perf_counter()
+    trainer.advance(feed)
+    _wait(device)
+    first = time.perf_counter() - began
     seconds = timed(lambda: trainer.advance(feed), device, rounds=sizes["steps"])
     tokens = sizes["rows"] * length / seconds
     flops = 3.0 * sum(forward_flops(settings, VOCABULARY, length).values())
     return {
+        "seconds_of_first_step": round(first, 1),
         "tokens_per_s": round(tokens),
         "flops_a_token": flops,
         "utilisation_of_measured_products": round(tokens * flops / (rate * 1e9), 3),

@@ -7,6 +7,8 @@ nearest 1/256, and the scale to 1 / (1 - that).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,8 +76,15 @@ class Dropout(nn.Module):
 
 def keep_mask(shape: torch.Size, rate: float, key: list[int], like: Tensor) -> Tensor:
     """0 for a share `rate` of the elements, else the scale; dtype and device of `like`."""
+    if torch.compiler.is_compiling():
+        made: Tensor = _opaque(list(shape), rate, key, like.detach())
+        return made
+    return _keep_mask(shape, rate, key, like)
+
+
+def _keep_mask(shape: Sequence[int], rate: float, key: Sequence[int], like: Tensor) -> Tensor:
     dropped = min(round(rate * 256), 255)  # a scale of 1/0 is none
-    size = shape.numel()
+    size = math.prod(shape)
     if like.device.type == "cpu":
         words = np.random.SFC64(np.random.SeedSequence(key)).random_raw(size // 8 + 1)
         keep = torch.from_numpy((words.view(np.uint8)[:size] >= dropped).view(np.uint8))
@@ -84,7 +93,12 @@ def keep_mask(shape: torch.Size, rate: float, key: list[int], like: Tensor) -> T
         generator = torch.Generator(like.device).manual_seed(state)
         keep = torch.empty(size, dtype=torch.uint8, device=like.device)
         keep = keep.random_(0, 256, generator=generator) >= dropped
-    return keep.view(shape).to(like.dtype).mul_(256 / (256 - dropped))
+    return keep.view(*shape).to(like.dtype).mul_(256 / (256 - dropped))
+
+
+# NumPy's and torch's own generators break the graph of torch.compile, one call of unknown does not
+_opaque = torch.library.custom_op("headway::keep_mask", _keep_mask, mutates_args=())
+_opaque.register_fake(lambda shape, rate, key, like: like.new_empty(shape))
 
 
 def number_places(network: nn.Module) -> None:

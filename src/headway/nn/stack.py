@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, Self
 
@@ -54,7 +55,8 @@ class Stack(nn.Module):
     reach all `n_global` first keys are seen by all, and the others are `dilation` apart.
 
     With `recomputes` training keeps what enters a block, and computes the rest again in the
-    backward pass (Chen et al., 2016, arXiv 1604.06174).
+    backward pass (Chen et al., 2016, arXiv 1604.06174). With `compiles` it goes through
+    torch.compile, in one graph; names and weights stay as they are.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Stack(nn.Module):
             for place in range(n_layers)
         ]
         self.recomputes = False
+        self.compiles = False
         self.final_norm = make_norm(settings) if settings.order == "pre" else nn.Identity()
         self.rotary: Rotary | None = None
         if settings.positions == "rotary":
@@ -103,8 +106,31 @@ class Stack(nn.Module):
 
         Of what is to be recomputed there is no present.
         """
+        trains = torch.is_grad_enabled()
+        through = _compiled() if self.compiles and trains else Stack._through
+        return through(
+            self,
+            hidden,
+            visibility=visibility,
+            positions=positions,
+            memory=memory,
+            past=past,
+            noise=noise,
+            recomputes=self.recomputes and trains,
+        )
+
+    def _through(
+        self,
+        hidden: Tensor,
+        *,
+        visibility: Visibility,
+        positions: Tensor,
+        memory: Sequence[Memory] | None,
+        past: Remembered | None,
+        noise: Noise | None,
+        recomputes: bool,
+    ) -> tuple[Tensor, Cache]:
         rotation = self.rotary(positions) if self.rotary is not None else None
-        recomputes = self.recomputes and torch.is_grad_enabled()
         kept: list[KeyValue] = []
         # one value for all layers of a reach, so that they share its masks
         seen = {
@@ -127,6 +153,16 @@ class Stack(nn.Module):
 
     def _blocks(self) -> list[Block]:
         return [layer for layer in self.layers if isinstance(layer, Block)]
+
+
+@functools.cache
+def _compiled() -> Callable[..., tuple[Tensor, Cache]]:
+    return torch.compile(Stack._through, fullgraph=True)
+
+
+def stacks_of(network: nn.Module) -> list[Stack]:
+    """The stacks of a network; a recurrent one has none."""
+    return [module for module in network.modules() if isinstance(module, Stack)]
 
 
 def row_positions(real: Tensor) -> Tensor:

@@ -35,11 +35,12 @@ class Visibility:
     def kept(self, place: tuple[Any, ...], make: Callable[[], M]) -> M:
         """What is made of this value for a shape, once.
 
-        What is made in inference mode cannot be used in a graph afterwards; torch.compile knows of
-        no such mode.
+        What is made in inference mode cannot be used in a graph afterwards. torch.compile finds for
+        itself what is made twice.
         """
-        infers = not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
-        place = (*place, infers)
+        if torch.compiler.is_compiling():
+            return make()
+        place = (*place, torch.is_inference_mode_enabled())
         if place not in self._made:
             self._made[place] = make()
         made: M = self._made[place]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from headway.runs.tasks.base import Task
 from headway.settings.kinds import Recipe
 from headway.settings.recipe import load_recipe, load_recipe_text, origin_of, recipe_table
 from headway.settings.training import TrainSettings
+from headway.training.compiling import compiles_here, may_compile
 from headway.training.fine_tuning import plain_weights
 from headway.training.loop import Trainer
 from headway.training.optimizer import restore_optimizers
@@ -93,8 +94,7 @@ def _started(
         weights, notice = beginning.weights_for(task.build())
         say(notice)
     agree(task, TrainState(), ranks)
-    if task.recipe.train.dtype == "auto":
-        task = _with_dtype(task, device, weights, ranks)
+    task = _probed(task, device, weights, ranks)
     trainer = make_trainer(task, device, TrainState(), weights, ranks)
     _tell_no_rate(task.recipe.train)
     plain = plain_weights(dict(trainer.model.named_parameters()), task.recipe.train)
@@ -113,15 +113,24 @@ def _started(
     return Run(folder, task, trainer, device)
 
 
-def _with_dtype(
+def _probed(
     task: Task[Any], device: torch.device, weights: Mapping[str, Tensor] | None, ranks: Ranks
 ) -> Task[Any]:
-    """The task with the dtype that the first rank finds faster."""
-    found = 0
-    if ranks.leads:
-        found = DTYPES.index(faster_dtype(make_trainer(task, device, TrainState(), weights, ALONE)))
-    (found,) = map(int, ranks.told([found]))
-    train = task.recipe.train.model_copy(update={"dtype": DTYPES[found]})
+    """The task with the dtype that the first rank finds faster, compiled where it finds that so."""
+
+    def decided(find: Callable[[Trainer], int]) -> int:
+        found = find(make_trainer(task, device, TrainState(), weights, ALONE)) if ranks.leads else 0
+        return int(ranks.told([found])[0])
+
+    if task.recipe.train.dtype == "auto":
+        found = decided(lambda trainer: DTYPES.index(faster_dtype(trainer)))
+        task = _with(task, dtype=DTYPES[found])
+    asked = task.recipe.train.compile is True or may_compile(task.recipe.train, device)
+    return _with(task, compile=asked and bool(decided(compiles_here)))
+
+
+def _with(task: Task[Any], **update: Any) -> Task[Any]:
+    train = task.recipe.train.model_copy(update=update)
     recipe = task.recipe.model_copy(update={"train": train})
     changed: Task[Any] = dataclasses.replace(task, recipe=recipe)  # type: ignore[type-var]
     return changed

@@ -79,10 +79,9 @@ class TranslationRecipe(Recipe):
     @model_validator(mode="after")
     def _evaluates(self) -> Self:
         _refuse_waiting(self.train, bool(self.data.valid or self.data.held_out))
-        if self.train.checkpoint_activations and self.model.kind == "recurrent":
-            raise ValueError(
-                "train.checkpoint_activations is for blocks: a recurrent model has none"
-            )
+        for key in ("checkpoint_activations", "compile"):
+            if getattr(self.train, key) is True and self.model.kind == "recurrent":
+                raise ValueError(f"train.{key} is for blocks: a recurrent model has none")
         return self
 
 

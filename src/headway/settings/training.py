@@ -33,7 +33,7 @@ class TrainSettings(Settings):
     steps. `optimizer` "muon" steps the matrices of linear and recurrent layers by Muon.
     A step sees the same on any number of ranks; with `parallel` "shard" each of them has a part of
     every weight and of its optimiser's state, else all.
-    `dtype` "auto" becomes what a probe on this machine finds faster.
+    `dtype` "auto" becomes what a probe on this machine finds faster, and so does `compile`.
 
     With `patience` above 0 training ends after that many evaluations in a row that brought nothing
     better. With `average` above 1 the mean of the weights of the last `average` saves is evaluated
@@ -55,6 +55,7 @@ class TrainSettings(Settings):
     label_smoothing: Rate = 0.1
     clip: NonNegativeFloat = 1.0
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: bool | Literal["auto"] = "auto"
     log_every: PositiveInt = 50
     evaluate_every: PositiveInt = 1000
     save_every: PositiveInt = 1000
@@ -63,6 +64,15 @@ class TrainSettings(Settings):
     average: PositiveInt = 1
     checkpoint_activations: bool = False
     parallel: Literal["replicate", "shard"] = "replicate"
+
+    @model_validator(mode="after")
+    def _compiles(self) -> Self:
+        if self.compile is True and self.parallel == "shard":
+            raise ValueError(
+                "train.compile = true makes one graph of a stack, whose weights parallel = 'shard' "
+                "gathers block by block: use one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _decays(self) -> Self:

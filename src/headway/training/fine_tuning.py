@@ -14,7 +14,7 @@ from headway.batches.by_length import LabelBatch
 from headway.models.decoder import Decoder
 from headway.models.encoder import Classifier
 from headway.nn.dropout import Noise
-from headway.nn.stack import Stack
+from headway.nn.stack import stacks_of
 from headway.settings.training import FineTuneSettings, LoraSettings, TrainSettings
 from headway.training.losses import TokenLoss
 from headway.training.objectives import Losses, autocast
@@ -83,9 +83,9 @@ def adapt(model: nn.Module, settings: TrainSettings, *, seed: int) -> None:
     Raises UserError for names of weights or layers that the model does not have, and if nothing
     were left to be trained.
     """
-    for module in model.modules():
-        if isinstance(module, Stack):
-            module.recomputes = settings.checkpoint_activations
+    for stack in stacks_of(model):
+        stack.recomputes = settings.checkpoint_activations
+        stack.compiles = settings.compile is True
     if not isinstance(settings, FineTuneSettings):
         return
     if settings.lora is not None:

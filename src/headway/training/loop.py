@@ -25,7 +25,7 @@ from headway.training.optimizer import make_optimizers
 from headway.training.ranks import ALONE, Ranks, last_sums, spread, whole
 from headway.training.schedules import learning_rate
 from headway.training.state import TrainState, Window
-from headway.training.utilisation import Operations, matrix_rate
+from headway.training.utilisation import counting, matrix_rate
 
 
 class NotFinite(UserError):
@@ -126,11 +126,13 @@ class Trainer:
         began = time.perf_counter()
         state, step = self.state, self.state.step + 1
         taken, shares, counts, tokens = self._take(batches)
-        torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
-        with contextlib.nullcontext() if self.work else Operations() as counted:
+        with counting(self.model) if not self.work else contextlib.nullcontext() as counted:
             sums = self._gradients(step, shares, counts)
         if counted:
             self.work = counted.flops / max(1, tokens)
+            if self.settings.compile is True:  # then all steps are, and this was not
+                self.model.zero_grad()
+                sums = self._gradients(step, shares, counts)
         main = next(iter(counts))
         # the main part's share is exactly 1; the others' means are told on its count
         objective = sum(
@@ -153,6 +155,7 @@ class Trainer:
         self, step: int, shares: list[Share], counts: Mapping[str, int]
     ) -> dict[str, list[float]]:
         """Have the gradients of a step's mean loss; the sums of its parts, smoothed and plain."""
+        torch.manual_seed(hash((self.seed, step)) & 0x7FFFFFFF)  # for kernels that take no seed
         sums = {part: [0.0, 0.0] for part in counts}
         for place, (number, batch, own) in enumerate(shares):
             if self.ranks.size == 1 and not any(batch.counts.values()):

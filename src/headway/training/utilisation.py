@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
+
+from headway.nn.stack import stacks_of
 
 SIDE, SIDE_ON_CARDS = 1024, 4096  # of square matrices that show the rate at a glance
 
@@ -48,6 +51,20 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if count is not None:
             self.flops += count(*args, **(kwargs or {}), out_val=made)
         return made
+
+
+@contextlib.contextmanager
+def counting(model: nn.Module) -> Iterator[Operations]:
+    """Counts; what torch.compile makes it would not see, so that nothing is compiled meanwhile."""
+    compiled = [stack for stack in stacks_of(model) if stack.compiles]
+    for stack in compiled:
+        stack.compiles = False
+    try:
+        with Operations() as operations:
+            yield operations
+    finally:
+        for stack in compiled:
+            stack.compiles = True
 
 
 def best_seconds(work: Callable[[], object], device: torch.device, least_s: float) -> float:
