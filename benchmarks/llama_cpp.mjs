@@ -1,8 +1,9 @@
 // Greedy continuations by llama.cpp, through node-llama-cpp:
 //   node llama_cpp.mjs FOLDER MODEL.gguf ROWS.json N OUT.json
 // FOLDER is where `npm install node-llama-cpp@3.21.1` was run. ROWS has `ids`, lists of prompt ids,
-// and `texts`; OUT gets `ids`, at most N new ones a prompt, and `tokens`, the ids of each text. Keys
-// and values are kept in float32, for which llama.cpp's own default is float16.
+// and `texts`; OUT gets `ids`, at most N new ones a prompt, and of each text `tokens`, its ids as plain
+// text, and `read`, those with special tokens read in it. Keys and values are kept in float32, for
+// which llama.cpp's own default is float16.
 import fs from "node:fs";
 import path from "node:path";
 import {pathToFileURL} from "node:url";
@@ -26,7 +27,8 @@ for (const row of rows.ids) {
     }
     ids.push(found);
 }
-const tokens = rows.texts.map((text) => Array.from(model.tokenize(text, false)));
-fs.writeFileSync(out, JSON.stringify({ids, tokens}));
+const [tokens, read] = [false, true].map((specials) =>
+    rows.texts.map((text) => Array.from(model.tokenize(text, specials))));
+fs.writeFileSync(out, JSON.stringify({ids, tokens, read}));
 await model.dispose();
 process.exit(0);

@@ -8,7 +8,7 @@
 the same file in float32, by transformers on the folder that Headway exported, by Headway on that
 folder, and by llama.cpp on the files that Headway exported. All are given the same ids. Where two
 differ, the margin is how much likelier (nats) the first of the two tokens is to Headway at the
-first place where they do.
+first place where they do. Also how both cut 10,000 hard texts, and a chat.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,15 +24,18 @@ from typing import Any
 
 import torch
 import transformers
+from hard_texts import hard_texts
 
 import headway
 from headway.base.files import to_json, write_atomic
 from headway.base.runtime import environment
 from headway.runs.language_model import LanguageModel
-from headway.tokens.gguf_metadata import TEXTS
+from headway.tokens.text import TextTokenizer
 
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 N_NEW = 64
+N_TEXTS = 10_000
+ASKED = "What is the capital of France?"
 PROMPTS = [
     "The capital of France is",
     "2 + 2 =",
@@ -111,15 +115,49 @@ def compared(
     return {"same": len(one) - len(margins), "of": len(one), "differences": margins}
 
 
-def llama_cpp(node: Path, gguf: Path, prompts: list[list[int]]) -> dict[str, Any]:
-    """llama.cpp's tokens, and how it cuts some texts."""
+def reading(tokenizer: TextTokenizer, text: str) -> list[int]:
+    """The ids of a text in which special tokens are spelled out and meant."""
+    special = {tokenizer.token(id): id for id in tokenizer.special}
+    pieces = re.split(f"({'|'.join(map(re.escape, special))})", text)
+    found: list[int] = []
+    for plain, spelled in zip(tokenizer.parts(pieces[::2]), [*pieces[1::2], None], strict=True):
+        found += plain if spelled is None else [*plain, special[spelled]]
+    return found
+
+
+def cut_alike(model: LanguageModel, texts: list[str], read: dict[str, Any]) -> dict[str, Any]:
+    """Of how many texts both make the same ids, as plain text and with special tokens read."""
+    own = {
+        "tokens": model.tokenizer.encode(texts),
+        "read": [reading(model.tokenizer, text) for text in texts],
+    }
+    found: dict[str, Any] = {"of": len(texts)}
+    for name, mine in own.items():
+        unlike = [n for n, ids in enumerate(mine) if ids != read[name][n]]
+        found["same" if name == "tokens" else "same_with_specials_read"] = len(texts) - len(unlike)
+        found |= {f"unlike_{name}": [texts[n] for n in unlike[:5]]} if unlike else {}
+    return found
+
+
+def llama_cpp(node: Path, gguf: Path, prompts: list[list[int]], texts: list[str]) -> dict[str, Any]:
+    """llama.cpp's tokens, and how it cuts texts."""
     with tempfile.TemporaryDirectory() as folder:
         rows, out = Path(folder) / "rows.json", Path(folder) / "out.json"
-        rows.write_text(json.dumps({"ids": prompts, "texts": TEXTS}), encoding="utf-8")
+        rows.write_text(json.dumps({"ids": prompts, "texts": texts}), encoding="utf-8")
         script = Path(__file__).with_name("llama_cpp.mjs")
         subprocess.run(["node", script, node, gguf, rows, str(N_NEW), out], check=True)
         found: dict[str, Any] = json.loads(out.read_text("utf-8"))
         return found
+
+
+def answer(source: Path) -> dict[str, str]:
+    """A question and what the model answers, greedily."""
+    model = headway.load(source, device="cpu")
+    assert isinstance(model, LanguageModel)
+    sampling = headway.Sampling(temperature=0.0, max_new_tokens=N_NEW)
+    ids = model.tokenizer.chat([{"role": "user", "content": ASKED}])
+    (told,) = model.generate_ids([ids], sampling)
+    return {"user": ASKED, "assistant": told.text}
 
 
 def measure(source: Path, folder: Path, node: Path | None) -> dict[str, Any]:
@@ -128,7 +166,7 @@ def measure(source: Path, folder: Path, node: Path | None) -> dict[str, Any]:
     model = headway.load(source, device="cpu")
     assert isinstance(model, LanguageModel)
     prompts, ends = model.tokenizer.prompts(PROMPTS), set(model.tokenizer.roles.ends)
-    wanted = ours(source)
+    wanted, texts = ours(source), hard_texts(N_TEXTS)
     kind: Any = transformers.AutoModelForCausalLM
     same_file = kind.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
     found = {
@@ -151,21 +189,16 @@ def measure(source: Path, folder: Path, node: Path | None) -> dict[str, Any]:
         own = ours(path)
         found[f"headway on the exported {type}"] = compared(model, prompts, wanted, own)
         if node is not None:
-            read = llama_cpp(node, path, prompts)
+            read = llama_cpp(node, path, prompts, texts)
             rows = [until(row, ends) for row in read["ids"]]
             reader = headway.load(path, device="cpu")
             assert isinstance(reader, LanguageModel)
             found[f"headway and llama.cpp on the exported {type}"] = compared(
                 reader, prompts, own, rows
             )
-            plain = TEXTS  # no prompts: with special tokens spelled out in them
-            found[f"texts that llama.cpp cuts as headway does, {type}"] = {
-                "same": sum(
-                    a == b
-                    for a, b in zip(model.tokenizer.encode(plain), read["tokens"], strict=True)
-                ),
-                "of": len(plain),
-            }
+            found[f"hard texts that llama.cpp cuts as headway does, {type}"] = cut_alike(
+                model, texts, read
+            )
     return found
 
 
@@ -177,7 +210,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(gguf_path(), Path(folder), arguments.node)
-    versions = {"transformers": transformers.__version__, "tokens": N_NEW}
+        chat = answer(gguf_path())
+    versions = {"transformers": transformers.__version__, "tokens": N_NEW, "chat": chat}
     record = {"machine": environment(), **versions, "compared": found}
     text = to_json(record)
     if arguments.node is not None:  # where it lies on this machine is nobody's business

@@ -167,11 +167,13 @@ def test_a_model_that_went_there_and_back_is_what_was_measured() -> None:
     found = json.loads((RESULTS / "smollm2.json").read_text("utf-8"))
     exact = ("on the file", "on the exported folder", "prompts as text", "on the exported f32")
     compared: dict[str, Any] = found["compared"]
-    cut = [each for name, each in compared.items() if name.startswith("texts that llama.cpp cuts")]
+    cut = [each for name, each in compared.items() if name.startswith("hard texts that llama.cpp")]
     whole = [each for name, each in compared.items() if name.endswith(exact)]
     assert len(cut) == 3
     assert len(whole) == 5
     assert all(each["same"] == each["of"] for each in [*cut, *whole])
+    assert all(each["same_with_specials_read"] == each["of"] == 10_000 for each in cut)
+    assert "Paris" in found["chat"]["assistant"]
     (of,) = {each["of"] for each in whole}
     assert f"for {of} prompts" in page
     assert f"the same {found['tokens']} greedy tokens" in page
