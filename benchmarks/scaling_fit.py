@@ -4,7 +4,8 @@
 
 The table is that of Epoch AI (arXiv 2404.10102), read off figure 4 of arXiv 2203.15556, under
 $HEADWAY_DATA/scaling; the five runs of highest loss are left out, tokens are FLOP / 6N. The command
-is timed as a user runs it, with all its imports, for several seeds. Then 150 starts of the grid of
+is timed as a user runs it, with all its imports, for several seeds. The run of most compute is
+forecast, with the interval, from those of at most a quarter of it. Then 150 starts of the grid of
 Hoffmann 2022 (D.2) are followed with the losses scaled in three ways: how many arrive.
 """
 
@@ -29,6 +30,7 @@ from headway.base.runtime import environment
 from headway.scaling.frontier import fit_envelope, fit_isoflop
 from headway.scaling.huber import DELTA, LogSumFit
 from headway.scaling.laws import TRAINING, ParametricLaw
+from headway.scaling.parametric import fit_parametric
 from headway.scaling.points import Points, read_csv
 
 HIGHEST, SEEDS, STARTS = 5, (1, 2, 3), 150
@@ -50,6 +52,17 @@ def by_command(table: Path, law: str, seed: int) -> dict[str, Any]:
     found.pop("source")  # its path
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {"seed": seed, "seconds": round(seconds, 2), "cpu_seconds": round(cpu, 2), **found}
+
+
+def forecast(points: Points) -> dict[str, float]:
+    """The run of most compute as the runs of at most a quarter of it forecast it."""
+    flop = points["flop"]
+    last = int(np.argmax(flop))
+    smaller = fit_parametric(points.pick(np.flatnonzero(flop <= flop[last] / 4)), seed=SEEDS[0])
+    low, expected, high = smaller.forecast(points["params"][last], points["tokens"][last])
+    fitted = {"fitted": len(smaller.points), "resamples": len(smaller.draws)}
+    measured = {"flop": float(flop[last]), "measured": float(points["loss"][last])}
+    return {**fitted, **measured, "expected": expected, "low": low, "high": high}
 
 
 def arrivals(points: Points) -> dict[str, float]:
@@ -120,6 +133,7 @@ def main() -> None:
     found = {
         "left_out_highest": HIGHEST,
         "chinchilla": [by_command(table, "chinchilla", seed) for seed in SEEDS],
+        "forecast": forecast(read_csv(table).without_highest(HIGHEST)),
         "isoflop": by_command(table, "isoflop", SEEDS[0]),
         "power": by_command(table, "power", SEEDS[0]),
         "starts_that_arrive": arrivals(read_csv(table).without_highest(HIGHEST)),
