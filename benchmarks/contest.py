@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
+P = ParamSpec("P")
 Row = dict[str, Any]
 Work = Callable[[], tuple[float, dict[str, Any]]]
 """Does the work of one turn: how much it was, and what there is to tell of it."""
@@ -29,7 +30,11 @@ MOST_ELSEWHERE = 0.1  # cores that were busy with something else
 
 
 class Lost(RuntimeError):
-    """A contender ended before its answer; what it wrote to standard error tells why."""
+    """The contender `name` ended before its answer; what it wrote to standard error tells why."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Contender:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Lost(f"{self.name} ended with code {self.process.wait()}")
+            raise Lost(self.name, f"{self.name} ended with code {self.process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -116,6 +121,43 @@ def contest(
                     text = f"  {each.name}: {turn.rate:,.1f} a second"
                     print(text, file=sys.stderr, flush=True)
     return turns
+
+
+def remaining(
+    commands: Mapping[str, Sequence[str]], *, rounds: int
+) -> tuple[dict[str, list[Turn]], dict[str, str]]:
+    """The turns of `contest` without the contenders that are lost, and of those the reasons.
+
+    Where one is lost the others begin anew, for one that dies disturbs them. Raises Lost if it is
+    the first of all, with whom the others are compared.
+    """
+    left, lost = dict(commands), dict[str, str]()
+    while True:
+        try:
+            return contest(left, rounds=rounds), lost
+        except Lost as error:
+            if error.name == next(iter(commands)):
+                raise
+            lost[error.name] = str(error)
+            del left[error.name]
+
+
+def rows_or_reason(
+    about: Row, measure: Callable[P, list[Row]], *given: P.args, **named: P.kwargs
+) -> list[Row]:
+    """The rows of that measurement; where a contender is lost, one with the reason.
+
+    So that what was measured before it, and what is measured after it, is not lost too.
+    """
+    try:
+        return measure(*given, **named)
+    except Lost as error:
+        return [lost_row(about, str(error))]
+
+
+def lost_row(about: Row, reason: str) -> Row:
+    """What stands in place of figures that a lost contender does not have: the run has failed."""
+    return about | {"reason": reason, "agrees": False}
 
 
 def once(command: Sequence[str]) -> dict[str, Any]:

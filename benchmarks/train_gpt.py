@@ -22,7 +22,7 @@ import tempfile
 from statistics import median
 from typing import Any
 
-from contest import Row, Turn, Work, contest, memory_row, once, serve, speed_row
+from contest import Row, Turn, Work, contest, memory_row, once, rows_or_reason, serve, speed_row
 from gpt_peers import PEERS, WITHOUT_DROPOUT, absent, nanogpt
 from gpt_setting import BATCHES, LENGTH, ROWS, Given
 
@@ -83,8 +83,11 @@ def rows(rounds: int) -> list[Row]:
                 why = "its model has no dropout"
                 found.append({"case": f"{CASE}-dropout-{dropout}", "peer": peer, "reason": why})
             else:
-                found += _speed(peer, dropout, rounds)
-    return found if "nanoGPT" in gone else [*found, _agreement()]
+                about = {"case": f"{CASE}-dropout-{dropout}", "peer": peer}
+                found += rows_or_reason(about, _speed, peer, dropout, rounds)
+    if "nanoGPT" not in gone:
+        found += rows_or_reason({"case": CASE, "peer": "nanoGPT"}, lambda: [_agreement()])
+    return found
 
 
 def _speed(peer: str, dropout: float, rounds: int) -> list[Row]:

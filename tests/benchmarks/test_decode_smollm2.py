@@ -21,6 +21,7 @@ V = 300
 ALONE = """
 import sys
 import decode_smollm2
+import smollm2_work
 assert {"torch", "headway", "transformers", "numpy"}.isdisjoint(sys.modules), sorted(sys.modules)
 """
 
@@ -41,7 +42,7 @@ def test_a_contender_imports_what_it_runs_alone(benchmarks: Path) -> None:
 
 
 def test_what_is_given_comes_through_the_file(tmp_path: Path) -> None:
-    case = importlib.import_module("decode_smollm2")
+    case = importlib.import_module("smollm2_work")
     model, texts = small(), ["a", "bcd"] * 10
     case.write_given(model, texts, tmp_path / "given.json")
     given = case.read_given(tmp_path / "given.json")
@@ -58,7 +59,7 @@ def test_transformers_works_without_our_model(
     work: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transformers = pytest.importorskip("transformers")
-    case = importlib.import_module("decode_smollm2")
+    case = importlib.import_module("smollm2_work")
     monkeypatch.setattr(case, "opened", lambda *_: pytest.fail("our model was loaded"))
     config = transformers.LlamaConfig(
         vocab_size=V, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
