@@ -167,14 +167,15 @@ def once(command: Sequence[str]) -> dict[str, Any]:
         return contender.turn().told
 
 
-def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
+def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn], limit: float | None = None) -> Row:
     """Work a second of both, the median of the rounds' ratios with its range, and the quiet.
 
     `cpu_ratio` is that of work a second of processor time: on a busy machine it is what is left to
-    look at, with one thread; waiting threads spin and count.
+    look at, with one thread; waiting threads spin and count. `limit_share` is which part ours has
+    of `limit`, the work a second that the machine allows at most.
     """
     ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
-    return {
+    found = {
         "ours": round(median(turn.rate for turn in ours), 1),
         "theirs": round(median(turn.rate for turn in theirs), 1),
         "ratio": round(median(ratios), 3),
@@ -183,6 +184,9 @@ def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
         "rounds": len(ratios),
         "unquiet": disturbances({"ours": ours, "theirs": theirs}),
     }
+    if limit is not None:
+        found["limit_share"] = round(median(turn.rate for turn in ours) / limit, 3)
+    return found
 
 
 def _cpu_rate(turns: Sequence[Turn]) -> float:

@@ -38,6 +38,7 @@ from smollm2_work import (
     OURS,
     TOGETHER,
     divergence,
+    fastest,
     llama,
     opened,
     ours,
@@ -84,11 +85,15 @@ def rows(rounds: int) -> list[Row]:
         if not here:
             about = {"case": CASE, "peer": "llama.cpp"}
             found.append(about | {"reason": "llama-cpp-python is not installed"})
+        limits: dict[str, float] = {}
+        command = _command("limits", "", gguf_path(), folder)
+        about = {"case": f"{CASE}-one", "peer": "the machine's limit"}
+        found += rows_or_reason(about, _limits, command, limits)
         for work, names in WORK.items():
             present = [name for name in names if here or not name.startswith("llama")]
             commands = {name: _command(name, work, files[name], folder) for name in present}
             about = {"case": f"{CASE}-{work}", "peer": None}
-            found += rows_or_reason(about, _speed, work, commands, rounds, speeds)
+            found += rows_or_reason(about, _speed, work, commands, rounds, limits, speeds)
         found += _together(speeds)
         command = _command("divergence", "", files["divergence"], folder)
         about = {"case": f"{CASE}-divergence", "peer": None}
@@ -96,8 +101,18 @@ def rows(rounds: int) -> list[Row]:
     return found
 
 
+def _limits(command: list[str], limits: dict[str, float]) -> list[Row]:
+    """No rows: what the machine allows at most goes into `limits`."""
+    limits |= once(command)
+    return []
+
+
 def _speed(
-    work: str, commands: dict[str, list[str]], rounds: int, speeds: dict[str, dict[str, list[Turn]]]
+    work: str,
+    commands: dict[str, list[str]],
+    rounds: int,
+    limits: dict[str, float],
+    speeds: dict[str, dict[str, list[Turn]]],
 ) -> list[Row]:
     """Speed and memory of ours and the peers at that work; the turns go into `speeds`."""
     turns, lost = remaining(commands, rounds=rounds)
@@ -107,7 +122,10 @@ def _speed(
     pairs = [(mine, other) for mine, others in AGAINST.items() for other in others]
     for mine, other in (pair for pair in pairs if turns.keys() >= set(pair)):
         about = {"case": case, "peer": f"{other}, ours {mine}"}
-        found.append(about | {"measure": MEASURES[work]} | speed_row(turns[mine], turns[other]))
+        # of texts together reading the weights is no limit: one reading serves all of them
+        limit = limits.get(mine) if work == "one" else None
+        speed = speed_row(turns[mine], turns[other], limit)
+        found.append(about | {"measure": MEASURES[work]} | speed)
         found.append(about | {"measure": "largest memory of the process, MiB"})
         found[-1] |= memory_row(turns[mine], turns[other])
     return found
@@ -162,6 +180,8 @@ def main() -> None:
 
     def prepare() -> Work:
         given = read_given(asked.given)
+        if asked.name == "limits":
+            return lambda: (0.0, fastest(asked.file))
         if asked.name == "divergence":
             return lambda: (0.0, divergence(asked.file, given))
         if asked.name in OURS:

@@ -4,9 +4,11 @@
     .venv-bench/bin/python benchmarks/run.py --only train-torch --json result.json
 
 Each row has case, peer, measure, ours, theirs and ratio (ours / theirs), or the reason why there is
-none. `unquiet` lists what spoke against a quiet machine while a row was measured: where it is not
-empty, measure again. Ends with code 1 if what should agree does not, or if something that is
-installed broke; what is not installed has its reason and is no failure.
+none. `limit_share` is how much ours reaches of what the machine allows at most: of a training the
+rate of matrix products, of a text written token by token that of reading the weights. `unquiet`
+lists what spoke against a quiet machine while a row was measured: where it is not empty, measure
+again. Ends with code 1 if what should agree does not, or if something that is installed broke; what
+is not installed has its reason and is no failure.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ def line(row: Row) -> str:
     text += f" | {row['measure']}: {row['ours']:,} to {row['theirs']:,} = {row['ratio']:.3f}"
     if "ratio_range" in row:
         text += " ({} to {})".format(*row["ratio_range"])
+    if "limit_share" in row:
+        text += f", {row['limit_share']:.1%} of the machine's limit"
     if not row.get("agrees", True):
         text += " | THEY DO NOT AGREE"
     return text + "".join(f"\n    not quiet: {what}" for what in row.get("unquiet", []))

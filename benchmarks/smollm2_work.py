@@ -148,6 +148,16 @@ def llama(place: Path, given: Given, work: str) -> Callable[[], float]:
     return read if work == "read" else go_on
 
 
+def fastest(place: Path) -> dict[str, float]:
+    """Tokens a second of one text if reading the weights once for each were all that takes time."""
+    from decode_floor import bytes_read, products, reading_rate
+
+    reading = reading_rate()
+    return {
+        name: reading / bytes_read(products(opened(place, bits))) for name, bits in OURS.items()
+    }
+
+
 def divergence(place: Path, given: Given) -> dict[str, Any]:
     """How far the rounded models are from the one in float32, on what that one writes."""
     import torch

@@ -33,7 +33,7 @@ def trained(setting: Setting, *, compiled: bool) -> Work:
     """Our trainer in bfloat16, its encoder and decoder compiled or not."""
     keep_pages()
     trainer, batches = setting.trainer("bfloat16"), setting.batches(BATCHES)
-    seconds = 0.0
+    limit, seconds = setting.limit(batches, "bfloat16"), 0.0
     if compiled:
         model: Any = trainer.model
         model.encode = torch.compile(model.encode, dynamic=True)
@@ -47,7 +47,7 @@ def trained(setting: Setting, *, compiled: bool) -> Work:
 
     def work() -> tuple[float, dict[str, Any]]:
         tokens, loss = our_steps(trainer, batches)
-        return tokens, {"loss": loss, "compile_seconds": round(seconds, 1)}
+        return tokens, {"loss": loss, "limit": limit, "compile_seconds": round(seconds, 1)}
 
     return work
 
@@ -67,7 +67,7 @@ def _speed(about: Row, kind: str, rounds: int) -> list[Row]:
     command = [sys.executable, __file__, "--kind", kind, "--as"]
     turns = contest({name: [*command, name] for name in ("plain", "compiled")}, rounds=rounds)
     mine, other = turns["plain"], turns["compiled"]
-    speed = speed_row(mine, other)
+    speed = speed_row(mine, other, limit=mine[-1].told["limit"])
     speed["theirs_compile_seconds"] = other[-1].told["compile_seconds"]
     memory = {"measure": "largest memory of the process, MiB"} | memory_row(mine, other)
     return [about | {"measure": "target tokens a second"} | speed, about | memory]

