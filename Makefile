@@ -61,8 +61,13 @@ $(FULL): requirements.lock pyproject.toml | $(BIN)/python
 	@touch $(CORE) $@
 
 PEERS := benchmarks/requirements.txt benchmarks/requirements-alone.txt
-$(BENCH)/installed: $(PEERS) requirements.lock pyproject.toml | $(BENCH)/bin/python
+COMPILED := benchmarks/requirements-compiled.txt
+$(BENCH)/installed: $(PEERS) $(COMPILED) requirements.lock pyproject.toml | $(BENCH)/bin/python
 	@echo 'Installing Headway and the peers into $(BENCH) (torch is large) ...'
 	@$(BENCH_PIP) install --requirement benchmarks/requirements.txt --editable .
 	@$(BENCH_PIP) install --no-deps --requirement benchmarks/requirements-alone.txt
+	@echo 'Compiling llama.cpp into $(BENCH) (some minutes) ...'
+	@$(BENCH_PIP) install --requirement $(COMPILED) \
+	  || echo 'llama.cpp could not be compiled (above): it is left out, the rest is measured. With' \
+	       'a C++ compiler there: $(BENCH)/bin/python -m pip install -r $(COMPILED)' >&2
 	@touch $@

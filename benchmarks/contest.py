@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Self
+from typing import Any, ParamSpec, Self
 
+P = ParamSpec("P")
 Row = dict[str, Any]
 Work = Callable[[], tuple[float, dict[str, Any]]]
 """Does the work of one turn: how much it was, and what there is to tell of it."""
@@ -29,7 +30,11 @@ MOST_ELSEWHERE = 0.1  # cores that were busy with something else
 
 
 class Lost(RuntimeError):
-    """A contender ended before its answer; what it wrote to standard error tells why."""
+    """The contender `name` ended before its answer; what it wrote to standard error tells why."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Contender:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Lost(f"{self.name} ended with code {self.process.wait()}")
+            raise Lost(self.name, f"{self.name} ended with code {self.process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -118,6 +123,43 @@ def contest(
     return turns
 
 
+def remaining(
+    commands: Mapping[str, Sequence[str]], *, rounds: int
+) -> tuple[dict[str, list[Turn]], dict[str, str]]:
+    """The turns of `contest` without the contenders that are lost, and of those the reasons.
+
+    Where one is lost the others begin anew, for one that dies disturbs them. Raises Lost if it is
+    the first of all, with whom the others are compared.
+    """
+    left, lost = dict(commands), dict[str, str]()
+    while True:
+        try:
+            return contest(left, rounds=rounds), lost
+        except Lost as error:
+            if error.name == next(iter(commands)):
+                raise
+            lost[error.name] = str(error)
+            del left[error.name]
+
+
+def rows_or_reason(
+    about: Row, measure: Callable[P, list[Row]], *given: P.args, **named: P.kwargs
+) -> list[Row]:
+    """The rows of that measurement; where a contender is lost, one with the reason.
+
+    So that what was measured before it, and what is measured after it, is not lost too.
+    """
+    try:
+        return measure(*given, **named)
+    except Lost as error:
+        return [lost_row(about, str(error))]
+
+
+def lost_row(about: Row, reason: str) -> Row:
+    """What stands in place of figures that a lost contender does not have: the run has failed."""
+    return about | {"reason": reason, "agrees": False}
+
+
 def once(command: Sequence[str]) -> dict[str, Any]:
     """What a contender tells of a single turn. Raises Lost."""
     with Contender("check", command) as contender:
@@ -125,14 +167,15 @@ def once(command: Sequence[str]) -> dict[str, Any]:
         return contender.turn().told
 
 
-def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
+def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn], limit: float | None = None) -> Row:
     """Work a second of both, the median of the rounds' ratios with its range, and the quiet.
 
     `cpu_ratio` is that of work a second of processor time: on a busy machine it is what is left to
-    look at, with one thread; waiting threads spin and count.
+    look at, with one thread; waiting threads spin and count. `limit_share` is which part ours has
+    of `limit`, the work a second that the machine allows at most.
     """
     ratios = [one.rate / other.rate for one, other in zip(ours, theirs, strict=True)]
-    return {
+    found = {
         "ours": round(median(turn.rate for turn in ours), 1),
         "theirs": round(median(turn.rate for turn in theirs), 1),
         "ratio": round(median(ratios), 3),
@@ -141,6 +184,9 @@ def speed_row(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
         "rounds": len(ratios),
         "unquiet": disturbances({"ours": ours, "theirs": theirs}),
     }
+    if limit is not None:
+        found["limit_share"] = round(median(turn.rate for turn in ours) / limit, 3)
+    return found
 
 
 def _cpu_rate(turns: Sequence[Turn]) -> float:

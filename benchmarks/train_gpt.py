@@ -22,9 +22,10 @@ import tempfile
 from statistics import median
 from typing import Any
 
-from contest import Row, Turn, Work, contest, memory_row, once, serve, speed_row
+from contest import Row, Turn, Work, contest, memory_row, once, rows_or_reason, serve, speed_row
 from gpt_peers import PEERS, WITHOUT_DROPOUT, absent, nanogpt
-from gpt_setting import BATCHES, LENGTH, ROWS, Given
+from gpt_setting import BATCHES, LENGTH, ROWS, Given, V
+from limits import text_flops, training_limit
 
 from headway.base.runtime import keep_pages
 from headway.training.loop import Trainer
@@ -44,9 +45,11 @@ def ours(given: Given) -> Work:
         os.environ["XDG_CACHE_HOME"] = cache
         dtype = faster_dtype(given.trainer("auto"))
     trainer = given.trainer(dtype)
+    limit = training_limit(text_flops(given.settings, V, LENGTH), dtype)
 
     def work() -> tuple[float, dict[str, Any]]:
-        return BATCHES * ROWS * LENGTH, {"dtype": dtype, "loss": _our_loss(given, trainer, BATCHES)}
+        loss = _our_loss(given, trainer, BATCHES)
+        return BATCHES * ROWS * LENGTH, {"dtype": dtype, "loss": loss, "limit": limit}
 
     return work
 
@@ -83,8 +86,11 @@ def rows(rounds: int) -> list[Row]:
                 why = "its model has no dropout"
                 found.append({"case": f"{CASE}-dropout-{dropout}", "peer": peer, "reason": why})
             else:
-                found += _speed(peer, dropout, rounds)
-    return found if "nanoGPT" in gone else [*found, _agreement()]
+                about = {"case": f"{CASE}-dropout-{dropout}", "peer": peer}
+                found += rows_or_reason(about, _speed, peer, dropout, rounds)
+    if "nanoGPT" not in gone:
+        found += rows_or_reason({"case": CASE, "peer": "nanoGPT"}, lambda: [_agreement()])
+    return found
 
 
 def _speed(peer: str, dropout: float, rounds: int) -> list[Row]:
@@ -99,7 +105,8 @@ def _speed(peer: str, dropout: float, rounds: int) -> list[Row]:
         better = max(rates, key=lambda dtype: rates[dtype])
         mine, other = turns["ours"], each[better]
         about = {"case": f"{CASE}-dropout-{dropout}", "peer": f"{peer}, {better} {words}"}
-        speed = speed_row(mine, other) | {"ours_dtype": mine[-1].told["dtype"]}
+        speed = speed_row(mine, other, limit=mine[-1].told["limit"])
+        speed["ours_dtype"] = mine[-1].told["dtype"]
         speed["theirs_by_dtype"] = {dtype: round(rate, 1) for dtype, rate in rates.items()}
         speed["losses_of_last_round"] = [_last_loss(mine), _last_loss(other)]
         found.append(about | {"measure": "tokens a second"} | speed)

@@ -133,7 +133,8 @@ def rows(rounds: int) -> list[Row]:
         mine, other = turns["ours"], turns[better + kept]
         about = {"case": CASE, "peer": f"{PEER}, {better} {words}"}
         losses = [round(each[-1].told["loss"], 4) for each in (mine, other)]
-        found.append(about | {"measure": "target tokens a second"} | speed_row(mine, other))
+        found.append(about | {"measure": "target tokens a second"})
+        found[-1] |= speed_row(mine, other, limit=mine[-1].told["limit"])
         found[-1] |= {"losses_of_last_round": losses}
         found.append(about | {"measure": "largest memory of the process, MiB"})
         found[-1] |= memory_row(mine, other)

@@ -80,11 +80,39 @@ def test_a_contender_that_ends_while_it_waits_is_told(contest: ModuleType) -> No
             contender.turn()
 
 
+def test_a_lost_peer_costs_the_others_nothing(
+    contest: ModuleType, benchmarks: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "contender.py"
+    file.write_text(CONTENDER, encoding="utf-8")
+    own = [sys.executable, str(file), str(benchmarks), "1"]
+    gone = [sys.executable, "-c", "raise SystemExit(3)"]
+    turns, lost = contest.remaining({"ours": own, "gone": gone, "peer": own}, rounds=2)
+    assert {name: len(each) for name, each in turns.items()} == {"ours": 2, "peer": 2}
+    assert lost == {"gone": "gone ended with code 3"}
+    with pytest.raises(contest.Lost, match="ours ended"):  # there is nobody to compare them with
+        contest.remaining({"ours": gone, "peer": own}, rounds=1)
+
+
+def test_rows_of_a_lost_contender_are_one_with_the_reason(contest: ModuleType) -> None:
+    def measured(peer: str) -> list[dict[str, Any]]:
+        if peer == "gone":
+            raise contest.Lost("gone", "gone ended with code 3")
+        return [{"peer": peer}]
+
+    assert contest.rows_or_reason({"peer": "there"}, measured, "there") == [{"peer": "there"}]
+    (row,) = contest.rows_or_reason({"peer": "gone"}, measured, "gone")
+    assert row == {"peer": "gone", "reason": "gone ended with code 3", "agrees": False}
+
+
 def test_the_ratio_is_of_rates_and_the_median_of_the_rounds(contest: ModuleType) -> None:
     row = contest.speed_row(turns(contest, [1.0, 1.0, 2.0]), turns(contest, [2.0, 3.0, 2.0]))
     assert (row["ours"], row["theirs"], row["ratio"]) == (100.0, 50.0, 2.0)
     assert row["ratio_range"] == [1.0, 3.0]
     assert row["cpu_ratio"] == 1.0
+    assert "limit_share" not in row
+    limited = contest.speed_row(turns(contest, [2.0]), turns(contest, [1.0]), limit=200.0)
+    assert limited["limit_share"] == 0.25
     memory = contest.memory_row(turns(contest, [1.0], peak_mib=30.0), turns(contest, [1.0]))
     assert memory == {"ours": 30, "theirs": 50, "ratio": 0.6}
 

@@ -75,7 +75,7 @@ def test_each_peer_is_measured_with_pages_kept_and_only_with_what_it_has(
     def turns(commands: Mapping[str, Any], *, rounds: int) -> dict[str, list[Any]]:
         asked.append(list(commands))
         facts = {"cpu_seconds": 1.0, "elsewhere": 0.0, "peak_mib": 9.0}
-        told = {"dtype": "float32", "loss": 1.0}
+        told = {"dtype": "float32", "loss": 1.0, "limit": 2.0}
         return {name: [contest.Turn(1.0, 1.0, **facts, told=told)] * rounds for name in commands}
 
     monkeypatch.setattr(case, "contest", turns)
@@ -92,6 +92,8 @@ def test_each_peer_is_measured_with_pages_kept_and_only_with_what_it_has(
     assert len(asked) == 5
     assert all(names[0] == "ours" and len(names) == 5 for names in asked)
     assert rows[-1]["agrees"]
+    shares = [row["limit_share"] for row in rows if "ratio_range" in row]
+    assert shares == [0.5] * 10
 
 
 def test_the_rate_of_a_gpu_is_that_of_its_middle_round(
