@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from headway.nn.attend import (
-    CPU_CROSSING_DOCUMENTS,
     CPU_CROSSING_INFERENCE,
     CPU_CROSSING_TRAINING,
     attend,
@@ -22,6 +21,7 @@ from headway.nn.attend import (
 from headway.nn.attention import self_attention
 from headway.nn.scores import SCORES, make_score
 from headway.nn.visibility import Visibility, causal, documents, full, padding, window
+from headway.settings.reaching import CPU_CROSSING_DOCUMENTS
 
 B, S, K = 2, 6, 4
 REAL = torch.tensor([[True] * 6, [False, True, True, True, False, False]])
