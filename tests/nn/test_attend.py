@@ -88,6 +88,10 @@ def test_implementations_equal_a_loop(
         ours = torch.autograd.grad((found.double() * slope).sum(), tensors)
         for gradient, right in zip(ours, gradients, strict=True):
             torch.testing.assert_close(gradient, right.to(dtype), **near, msg=implementation)
+    with torch.no_grad():  # on a CPU torch computes it forward alone; test_flex.py has the rest
+        found = attend(*tensors, score=score, visibility=CASES[name](), implementation="flex")
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), wanted, **near, msg="flex")
 
 
 @pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise", "auto"])
