@@ -27,7 +27,7 @@ def test_options_of_another_question(words: tuple[Any, ...], what: str, cli: Cli
 
 QUESTION = ["--money=1k", "--hours=2", "--loss=2", "--params=1B", "--tokens=1B"]
 QUESTION += ["--serve-tokens=1B", "--unique-tokens=1B"]
-WRITTEN = ["--html=a.html", "--recipe=a.toml", "--choice=little text"]
+WRITTEN = ["--recipe=a.toml", "--choice=little text"]
 GROUND = ["--law=chinchilla", "--length=8", "--vocabulary=8", "--utilisation=0.4"]
 
 
@@ -35,7 +35,7 @@ GROUND = ["--law=chinchilla", "--length=8", "--vocabulary=8", "--utilisation=0.4
     ("words", "strays"),
     [
         (("--table",), [*QUESTION, *WRITTEN, "--machine=h100-sxm:8"]),
-        (("--calibrate", "a-run"), [*QUESTION, *WRITTEN, *GROUND, "--table"]),
+        (("--calibrate", "a-run"), [*QUESTION, *WRITTEN, *GROUND, "--html=a.html", "--table"]),
         (("--money", "1k"), ["--choice=little text"]),
     ],
 )

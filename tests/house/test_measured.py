@@ -162,6 +162,23 @@ def test_the_table_of_public_trainings_is_what_was_counted() -> None:
     assert f"price is {found['rows'][-1]['forecast_usd']:,.0f}" in page
 
 
+def test_the_law_of_chinchillas_runs_is_what_was_fitted() -> None:
+    """Within ten seconds, and the same from whichever seed the draws are."""
+    page = (ROOT / "docs" / "how-to" / "scaling.md").read_text("utf-8")
+    fits = json.loads((RESULTS / "scaling-fit.json").read_text("utf-8"))["chinchilla"]
+    names = {"E": "E", "A": "A", "B": "B", "alpha": "α", "beta": "β"}
+    assert len({fit["seed"] for fit in fits}) == len(fits) >= 3
+    assert len({tuple(fit[name] for name in names) for fit in fits}) == 1
+    assert all(fit["seconds"] <= 10 for fit in fits)
+    assert f"It takes {fits[0]['seconds']:.1f} seconds of one core" in page
+    assert f"with {fits[0]['resamples']} draws" in page
+    for name, letter in {**names, "size_exponent": "β/(α+β), the exponent of N"}.items():
+        digits = {"A": (1, 0), "B": (1, 0), "size_exponent": (3, 3)}.get(name, (4, 3))
+        low, high = (f"{end:.{digits[1]}f}" for end in fits[0]["intervals"][name])
+        cells = f"| {letter} | {fits[0][name]:.{digits[0]}f} | {low} to {high} |"
+        assert cells in page
+
+
 def test_a_model_that_went_there_and_back_is_what_was_measured() -> None:
     page = (ROOT / "docs" / "how-to" / "models.md").read_text("utf-8")
     found = json.loads((RESULTS / "smollm2.json").read_text("utf-8"))

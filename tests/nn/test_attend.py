@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from headway.nn.attend import (
-    CPU_CROSSING_DOCUMENTS,
     CPU_CROSSING_INFERENCE,
     CPU_CROSSING_TRAINING,
     attend,
@@ -22,6 +21,7 @@ from headway.nn.attend import (
 from headway.nn.attention import self_attention
 from headway.nn.scores import SCORES, make_score
 from headway.nn.visibility import Visibility, causal, documents, full, padding, window
+from headway.settings.reaching import CPU_CROSSING_DOCUMENTS
 
 B, S, K = 2, 6, 4
 REAL = torch.tensor([[True] * 6, [False, True, True, True, False, False]])
@@ -88,6 +88,10 @@ def test_implementations_equal_a_loop(
         ours = torch.autograd.grad((found.double() * slope).sum(), tensors)
         for gradient, right in zip(ours, gradients, strict=True):
             torch.testing.assert_close(gradient, right.to(dtype), **near, msg=implementation)
+    with torch.no_grad():  # on a CPU torch computes it forward alone; test_flex.py has the rest
+        found = attend(*tensors, score=score, visibility=CASES[name](), implementation="flex")
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), wanted, **near, msg="flex")
 
 
 @pytest.mark.parametrize("implementation", ["reference", "fused", "blockwise", "auto"])

@@ -55,6 +55,12 @@ CPU = torch.device("cpu")
 SIZES: dict[str, Any] = {"d_model": 16, "d_feed_forward": 24, "n_heads": 2, "max_length": 16}
 SPLIT = [[0, 1, 2], [3]]  # rows of two batches: neither is two or four times as many as the other
 WAYS = ("replicate", "shard")
+# encoders that do not look at everything: a global token beside windows; mixtures of all keys
+REACHES: dict[str, dict[str, Any]] = {
+    "windows": {"reach": [4, 0], "n_global": 1},
+    "mixtures": {"n_keys": 4},
+    "one mixture": {"n_keys": 4, "mixes": "layers"},
+}
 # what a toy is trained by: steps of one batch, split by rows; of two, dealt whole, with dropout
 HOW: dict[str, dict[str, Any]] = {
     "split": {"accumulate": 1},
@@ -92,12 +98,14 @@ def toy(kind: str, dropout: float) -> tuple[nn.Module, Batches, Any]:
             return model, PackedBatches([packing], [1.0], 24, 1, PAD), PredictNext(0.0)
         marks = [[0] * (length // 2) + [1] * (length - length // 2) for length in one.lengths]
         return model, AnswerBatches(one, EncodedSide.of(marks), 3, 1, PAD), PredictNext(0.0)
-    encoder = EncoderSettings(**SIZES, n_layers=2, dropout=dropout)
-    if kind == "labels":
+    encoder = EncoderSettings(**SIZES, n_layers=2, dropout=dropout, **REACHES.get(kind, {}))
+    if kind in ("labels", "regression"):
         kinds = EncodedSide.of([[0] * length for length in one.lengths])
-        batches = LabelBatches(FramedRows(one, kinds), np.arange(12) % 3, 3, 1, pad=PAD)
-        model = build_classifier(encoder, n_tokens=V, n_classes=3)
-        return model, batches, PredictLabel(0.0, regression=False)
+        regression = kind == "regression"
+        labels = np.arange(12) % 3 - (0.5 if regression else 0)
+        batches = LabelBatches(FramedRows(one, kinds), labels, 3, 1, pad=PAD)
+        model = build_classifier(encoder, n_tokens=V, n_classes=1 if regression else 3)
+        return model, batches, PredictLabel(0.0, regression=regression)
     words = Vocabulary(2, 3, PAD, 4, np.arange(V) < 5, np.ones(V, bool), np.arange(5, V))
     texts = [marked(random.integers(5, V, (3, 4)).tolist()) for _ in range(12)]
     rows = SentenceRows(EncodedSide.of(texts), 12, seed=(1,), pairs=True)
@@ -144,6 +152,8 @@ def jobs(size: int) -> Iterator[tuple[str, str]]:
         yield from ((kind, "split"), (kind, "dealt"))
     yield from (("translation", "muon"), ("recurrent", "muon"))
     yield from (("translation", "recomputed"), ("answers", "updates"))
+    yield from (("regression", "split"), ("windows", "split"), ("windows", "dealt"))
+    yield from (("mixtures", "dealt"), ("one mixture", "split"))
 
 
 def compared(ranks: Ranks) -> dict[str, float]:
@@ -169,10 +179,15 @@ def silence(rank: int) -> str:
     return ""
 
 
+def go_on(run: Path, way: str) -> None:
+    """Go on with a run to its last step, in this way."""
+    headway.train(None, out=run, resume=True, train={"steps": 8, "parallel": way})
+
+
 def resumed(run: Path) -> str:
     """What is said where another rank goes on from another checkpoint."""
     try:
-        headway.train(None, out=run, resume=True, train={"steps": 8, "parallel": "replicate"})
+        go_on(run, "replicate")
     except UserError as error:
         return str(error)
     return ""
@@ -212,17 +227,26 @@ def work(folder: Path, rank: int, ports: Iterator[str]) -> None:
         save(folder, f"disk-{rank}", rank)
     if among(2):
         headway.train(recipe, out=folder / "parts", train={"steps": 4})
+    if among(2):
+        copied = {"steps": 4, "parallel": "replicate"}
+        headway.train(recipe, out=folder / "copies", train=copied)
     if rank == 0:
-        for name in ("four", "alone", "stale"):
-            shutil.copytree(folder / "parts", folder / name)
+        begun = {"parts": ("four", "alone", "stale", "copied"), "copies": ("parted", "four copies")}
+        for source, names in begun.items():
+            for name in names:
+                shutil.copytree(folder / source, folder / name)
         shutil.rmtree(folder / "stale" / "checkpoints" / "step-4")
     if among(2):
         found["stale"] = resumed(folder / ("stale" if rank else "parts"))
+    for name, way in (("copied", "replicate"), ("parted", "shard")):
+        if among(2):
+            go_on(folder / name, way)
     if among(4):
         with joined(CPU) as (ranks, _):
             found["four"] = compared(ranks)
-    if among(4):
-        headway.train(None, out=folder / "four", resume=True, train={"steps": 8})
+    for name, way in (("four", "shard"), ("four copies", "replicate")):
+        if among(4):
+            go_on(folder / name, way)
     if among(2):
         found["silence"] = silence(rank)
     if rank == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -147,8 +148,11 @@ def test_weights_of_few_bits_say_nearly_the_same(folder: Path, cli: Callable[...
     assert 0 < off["bfloat16"] < off["int8"] < off["int4"]
     assert off["int8"] < 0.1 * max(map(abs, wanted))
     words = ("generate", folder, "--prompt", "hi", "--greedy", "--max-new-tokens", 4)
-    said = cli(*words, "--quantize", "int4", "--device", "cpu")
-    assert (said.code, said.err[:23]) == (0, "int4: 78,080 weights in")
+    for bits, group in (("int4", ", in groups of 32"), ("int8", "")):
+        said = cli(*words, "--quantize", bits, "--device", "cpu")
+        assert said.code == 0, said.err
+        told = rf"{bits}: 78,080 weights in .* MB in place of .*, changed by [\d.]+% of their norm"
+        assert re.fullmatch(told + group, said.err.splitlines()[0])
 
 
 def test_what_cannot_be_rounded_is_told(model: LanguageModel, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def run(folder: Path, params: float, *, recomputes: bool = False, **environment:
 def seconds(shape: Shape, *, recomputes: bool = False) -> float:
     flops = flops_a_token(shape)
     work = flops * repeats(shape, recomputes=recomputes)
-    return work / RATE + flops * moved_a_flop(shape, "float32") / MOVES
+    return work / RATE + flops * moved_a_flop(shape, "float32", "cpu") / MOVES
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +121,7 @@ def test_plans_expect_what_was_measured(cli: Cli, cache: Path, tmp_path: Path) -
     assert machine.measured is not None
     assert (machine.measured.float32, machine.measured.moves) == (0.04, 6.0)
     assert machine.memory > 0.1
+    assert machine.device == "cpu"
     asked = Question(params=4e5, tokens=1e7, machine="here", length=128, vocabulary=512)
     planned = make_plan(asked, load_hardware()).choices[0]
     expected = 1 / seconds(planned.shape)

@@ -83,7 +83,7 @@ def test_plans_read_what_was_measured(tmp_path: Path, cli: Callable[..., Any]) -
     told = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     desk = load_hardware(table).find("desk")
     assert desk.peak.bfloat16 == pytest.approx(told["products"]["bfloat16"] / 1e3, abs=1e-3)
-    assert desk.bandwidth == told["reading"]
+    assert (desk.bandwidth, desk.device) == (told["reading"], "cpu")
     assert desk.power == 90.0  # what is not measured stays
     assert desk.measured is not None
     assert desk.measured.float32 == 0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -29,6 +30,19 @@ assert "torch" not in sys.modules
 """
 
 
+def stands_alone(path: Path) -> tuple[str, list[str]]:
+    """A page has one chart, and nothing in it runs or comes from elsewhere; its text and tags."""
+    page = path.read_text("utf-8")
+    tags: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: tags.append(tag)  # type: ignore[method-assign]
+    parser.feed(page)
+    assert tags.count("svg") == 1
+    assert {"script", "link", "img", "iframe"}.isdisjoint(tags)
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    return page, tags
+
+
 def test_a_plan_is_told_and_written(cli: Cli, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("plan.json", "plan.html", "plan.toml")]
     options = [word for pair in zip(("--json", "--html", "--recipe"), files, strict=True)
@@ -46,14 +60,7 @@ def test_a_plan_is_told_and_written(cli: Cli, tmp_path: Path) -> None:
     assert counted["without_embeddings"] < counted["with_head"] <= counted["all"]
     assert best["loss"]["low"] <= best["loss"]["likely"] <= best["loss"]["high"]
     assert load_recipe(files[2], {"data.train.text.files": "a.txt"}).train.steps > 1
-    page = files[1].read_text("utf-8")
-    tags: list[str] = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attrs: tags.append(tag)  # type: ignore[method-assign]
-    parser.feed(page)
-    assert tags.count("svg") == 1
-    assert {"script", "link", "img", "iframe"}.isdisjoint(tags)
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    stands_alone(files[1])
 
 
 def test_another_choice_has_another_recipe(cli: Cli, tmp_path: Path) -> None:
@@ -99,6 +106,29 @@ def test_the_table_says_what_money_buys(cli: Cli, tmp_path: Path) -> None:
     assert "left out: --machine: 49.9B parameters do not fit on 131,072 NVIDIA T4" in poor
     assert "has no price" in cli("plan", "--table", "--machine", "laptop-cpu").error
     assert "--table asks for nothing" in cli("plan", "--table", "--money", "10").error
+
+
+def test_the_table_is_a_page_too(cli: Cli, tmp_path: Path) -> None:
+    """Each budget has its row as on the terminal, and the plan that it would be asked for alone."""
+    out, alone = tmp_path / "table.html", tmp_path / "plan.html"
+    told = cli("plan", "--table", "--machine", "t4", "--html", out).out.decode()
+    page, tags = stands_alone(out)
+    rows = [line for line in told.splitlines() if line.startswith("$")]
+    assert len(rows) == tags.count("details") == 5
+    number = '<td class="number">'
+    for row in rows:
+        cells = f"</td>{number}".join(re.split(" {2,}", row))
+        assert f"<tr><td>{cells}</td></tr>" in page
+    assert "Left out: --machine: 49.9B parameters do not fit on 131,072 NVIDIA T4 16 GB" in page
+    cli("plan", "--money", "10k", "--machine", "t4", "--html", alone)
+    body = alone.read_text("utf-8").partition("<tbody>")[2].partition("</tbody>")[0]
+    assert body.count("<tr>") > 10
+    assert body in page
+    assert page.count("AdamW with float32 weights") == len(rows)  # texts are longer with more money
+    assert page.count("Price: $") == 1
+    assert (
+        "another part in the command" in cli("plan", "--table", "--html", out, "--json", out).error
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,23 @@ def test_fit_writes_what_it_says(cli: Cli, table: Path, tmp_path: Path) -> None:
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
+def test_columns_of_any_name_are_named(cli: Cli, table: Path, tmp_path: Path) -> None:
+    """The fit of the same table under the names that are found alone."""
+    other, outs = tmp_path / "theirs.csv", [tmp_path / "a.json", tmp_path / "b.json"]
+    rows = table.read_text(encoding="utf-8").partition("\n")[2]
+    other.write_text(f"what it weighs,tokens,nats at the end\n{rows}", encoding="utf-8")
+    names = ("--size-column", "what it weighs", "--loss-column", "nats at the end")
+    for path, out, more in ((table, outs[0], ()), (other, outs[1], names)):
+        said = cli("scaling", "fit", path, "--resamples", 0, "--json", out, *more)
+        assert said.code == 0, said
+    ours, theirs = (json.loads(out.read_text(encoding="utf-8")) for out in outs)
+    assert theirs["runs"] == 20
+    assert {key: theirs[key] for key in BESIROGLU.constants} == {
+        key: ours[key] for key in BESIROGLU.constants
+    }
+    assert "no column of losses" in cli("scaling", "fit", other, *names[:2]).error
+
+
 @pytest.mark.parametrize(
     ("law", "key", "value"),
     [("isoflop", "a", 0.5126), ("power", "x", "tokens"), ("envelope", "law", "envelope")],

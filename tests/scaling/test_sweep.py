@@ -1,12 +1,14 @@
 """Sweeps: which runs there are, that they go on, that a forecast comes before what it is of.
 
-A small program in the place of `headway train` writes runs that end as a law has them.
+The runs are those of a stand-in (conftest.py); test_sweep_trained.py really trains.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +22,6 @@ import pytest
 from headway.base.errors import UserError
 from headway.checkpoint.run import RunFolder
 from headway.scaling.grid import budgets_of, make_grid, sizes_of
-from headway.scaling.jobs import Job
 from headway.scaling.laws import ParametricLaw
 from headway.scaling.shapes import resized, widened
 from headway.scaling.sweep import HELD_OUT, begin_sweep, open_sweep
@@ -33,45 +34,6 @@ from headway.settings.recipe import load_recipe
 Cli = Callable[..., Any]
 LAW = ParametricLaw(name="toy", source="", E=1.5, A=40.0, B=60.0, alpha=0.4, beta=0.38)
 BUDGETS, SIZES = [1e9, 2e9, 4e9], [(6e3, False), (12e3, False), (24e3, False)]
-TRAINER = """
-import json, pathlib, sys, time
-run = pathlib.Path(sys.argv[1])
-sweep, name = run.parents[1], run.name
-known = {each["name"]: each for each in json.loads((sweep / "sweep.json").read_text())["runs"]}
-here = known.get(name) or json.loads((sweep / "forecast.json").read_text())
-print("trains", name, flush=True)
-if (sweep / "fails").exists() and name in (sweep / "fails").read_text():
-    sys.exit("it broke")
-run.mkdir(parents=True, exist_ok=True)
-(run / "config.json").write_text(json.dumps({"parameters": here["params"]}))
-(run / "data.json").write_text(json.dumps({"text": {"tokens": 1e9}}))
-time.sleep(float((sweep / "slow").read_text()) if (sweep / "slow").exists() else 0)
-N, D = here["params"], here["tokens"]
-loss = LAW * (1 + 0.002 * ((7 * N + 3 * D) % 5 - 2))
-told = {"step": here["steps"], "tokens": D, "seconds": 2.0, "tokens_per_s": D / 2, "nll": loss}
-lines = [json.dumps({"kind": kind, **told}) for kind in ("train", "valid")]
-(run / "metrics.jsonl").write_text("\\n".join(lines) + "\\n")
-(run / "report.html").write_text("")
-""".replace("LAW", "(1.5 + 40 / N**0.4 + 60 / D**0.38)")
-
-
-@pytest.fixture
-def recipe() -> LanguageRecipe:
-    model = {"d_model": 32, "d_feed_forward": 64, "n_heads": 4, "n_layers": 2, "max_length": 32}
-    keys = {f"model.{key}": value for key, value in model.items()}
-    keys |= {"data.length": 32, "train.batch_tokens": 256, "train.optimizer": "adamw"}
-    keys |= {"data.train.stdlib.corpus": "builtin:pydoc", "data.train.stdlib.lines": 12}
-    found = load_recipe("lm/stdlib", {**keys, "tokenizer.size": 260})
-    assert isinstance(found, LanguageRecipe)
-    return found
-
-
-@pytest.fixture
-def trainer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def command(job: Job, device: str) -> list[str]:
-        return [sys.executable, "-c", TRAINER, str(job.run)]
-
-    monkeypatch.setattr(Job, "command", command)
 
 
 def test_a_grid_has_equal_compute_and_the_recipes_proportions(recipe: LanguageRecipe) -> None:
@@ -157,6 +119,30 @@ def test_a_sweep_forecasts_what_it_then_makes(
 
 
 @pytest.mark.usefixtures("trainer")
+def test_sizes_around_the_best_are_drawn_as_parabolas(
+    recipe: LanguageRecipe, tmp_path: Path
+) -> None:
+    """Five sizes a budget, the best among them: the second picture of the report."""
+    sizes = [(size, False) for size in (3e3, 6e3, 12e3, 24e3, 48e3)]
+    sweep = begin_sweep(tmp_path / "law", recipe, [4e9, 16e9], sizes, None)
+    run_sweep(sweep, processes=4, devices=["cpu"])
+    report = json.loads((sweep.folder / "report.json").read_text("utf-8"))
+    best = report["isoflop"]["best"]
+    for found, budget in zip(best, (4e9, 16e9), strict=True):
+        runs = [run for run in report["runs"] if run["budget"] == budget]
+        assert len(runs) == 5
+        lowest = min(runs, key=lambda run: run["loss"])
+        assert found["params"] == pytest.approx(lowest["params"], rel=0.5)
+        assert found["loss"] == pytest.approx(lowest["loss"], rel=0.02)
+    assert best[0]["params"] < best[1]["params"]
+    page = (sweep.folder / "report.html").read_text("utf-8")
+    assert 'alt="A parabola for each budget"' in page
+    pictures = re.findall('data:image/svg[+]xml;base64,([^"]+)', page)
+    drawn = [base64.b64decode(each).decode("utf-8") for each in pictures]
+    assert [picture.count("A parabola for each compute") for picture in drawn] == [0, 1]
+
+
+@pytest.mark.usefixtures("trainer")
 def test_without_scipy_a_sweep_does_not_begin_and_a_report_says_why_it_has_no_law(
     recipe: LanguageRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,16 +187,15 @@ run_sweep(open_sweep(Path(sys.argv[1])), processes=2, devices=["cpu"])
 """
 
 
-@pytest.mark.usefixtures("trainer")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_sweep_leaves_nothing_running_and_goes_on(
-    recipe: LanguageRecipe, tmp_path: Path, how: signal.Signals
+    recipe: LanguageRecipe, trainer: str, tmp_path: Path, how: signal.Signals
 ) -> None:
     if how == signal.SIGKILL and sys.platform != "linux":
         pytest.skip("only Linux ends the children of what is killed")
     folder, code = tmp_path / "law", tmp_path / "trainer.py"
     sweep = begin_sweep(folder, recipe, BUDGETS, SIZES, None)
-    code.write_text(f"import os\nprint('pid', os.getpid())\n{TRAINER}", encoding="utf-8")
+    code.write_text(f"import os\nprint('pid', os.getpid())\n{trainer}", encoding="utf-8")
     (folder / "slow").write_text("30", encoding="utf-8")
     words = [sys.executable, "-c", KILLED, str(folder), str(code)]
     with subprocess.Popen(words, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:

@@ -44,6 +44,9 @@ def test_the_share_is_the_work_of_the_window_over_the_rate(
     assert trainer.work * window.tokens == pytest.approx(counted.flops)
     assert counted.flops > 0
     assert trainer.utilisation() == pytest.approx(counted.flops / window.seconds / 1e9)
+    rate = f"{window.tokens / window.seconds:,.0f} tokens/s"
+    said = f"{trainer.utilisation():.0%} of the matrix rate"
+    assert trainer._text() == f"loss {window.nll / window.targets:.3f}  {rate}  {said}"
     work = trainer.work
     trainer.advance(batches)  # counted once: it costs a step some time
     assert trainer.work == work

@@ -91,9 +91,7 @@ def plan(  # long: its options
         bool, typer.Option("--table", help="What 100 to 10 million dollars buy.")
     ] = False,
     json: JsonFile = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan as a page.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write it as a page.")] = None,
     recipe: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the recipe of --choice.")
     ] = None,
@@ -133,23 +131,24 @@ def plan(  # long: its options
         "--serve-tokens": serve_tokens,
         "--unique-tokens": unique_tokens,
     }
-    files: dict[str, object] = {"--html": html, "--recipe": recipe, "--choice": choice}
+    recipes: dict[str, object] = {"--recipe": recipe, "--choice": choice}
     rests: dict[str, object] = {
         "--utilisation": utilisation,
         "--length": length,
         "--vocabulary": vocabulary,
     }
     if calibrate:
-        others = {"--table": table or None, "--law": law if law != _LAW else None}
-        _refuse_strays("--calibrate plans nothing", budget | files | rests | others)
+        others: dict[str, object] = {"--table": table or None, "--html": html}
+        others["--law"] = law if law != _LAW else None
+        _refuse_strays("--calibrate plans nothing", budget | recipes | rests | others)
         _calibrate(calibrate, machine, hardware, json)
         return
     name, count = machine_of(machine or MACHINE)
     if table:
         counted = {"--machine NAME:COUNT": count}
-        _refuse_strays("--table asks for nothing but a kind of machine", budget | files | counted)
+        _refuse_strays("--table asks for nothing but a kind of machine", budget | recipes | counted)
         named = {"utilisation": utilisation, "length": length, "vocabulary": vocabulary}
-        _table(name, load_hardware(hardware), _law(law), json, named)
+        _table(name, load_hardware(hardware), _law(law), json, html, named)
         return
     if recipe is None:
         _refuse_strays("without --recipe none is written", {"--choice": choice})
@@ -251,16 +250,21 @@ def _table(
     machines: Hardware,
     law: ParametricLaw,
     json: Path | None,
+    html: Path | None,
     named: Mapping[str, Any],
 ) -> None:
+    from headway.base.files import refuse_same
     from headway.base.showing import Table
-    from headway.scaling.plan_table import COLUMNS, plan_table, table_row
+    from headway.scaling.plan_table import COLUMNS, plan_table, table_row, write_table_page
 
+    refuse_same(json, html)
     plans, refused = plan_table(name, machines, law, **named)
     print(f"What money buys on {plans[0].machine.name}; behind it, half the size\n")
     print(Table(COLUMNS, [table_row(plan) for plan in plans]))
     print("".join(f"left out: {reason}\n" for reason in refused), end="")
     write_json(json, [plan.to_table() for plan in plans])
+    if html is not None:
+        write_table_page(plans, refused, html)
 
 
 def add_to(app: typer.Typer) -> None:

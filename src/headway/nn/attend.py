@@ -24,6 +24,7 @@ from headway.nn.dropout import Drop
 from headway.nn.flex import flex
 from headway.nn.scores import DotScore, Score
 from headway.nn.visibility import Visibility, full
+from headway.settings.reaching import CPU_CROSSING_DOCUMENTS
 
 Implementation = Literal["auto", "reference", "fused", "blockwise", "banded", "flex"]
 
@@ -31,8 +32,6 @@ Implementation = Literal["auto", "reference", "fused", "blockwise", "banded", "f
 # benchmarks/results/attention.json
 CPU_CROSSING_TRAINING = {torch.float32: 256 * 256, torch.bfloat16: 1024 * 1024}
 CPU_CROSSING_INFERENCE = {torch.float32: 128 * 128, torch.bfloat16: 192 * 192}
-# The same of the blocks of rows of documents, over the fused kernel, which computes all of them
-CPU_CROSSING_DOCUMENTS = {"training": 2048 * 2048, "inference": 4096 * 4096}
 BAND_CROSSING = 4  # times the reach of a window that the keys are, from which a band is faster
 
 

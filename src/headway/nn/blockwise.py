@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from headway.nn.visibility import Visibility
-
-SIDE = 512  # queries of a tile, and keys: 1 MB of weights a head
+from headway.settings.reaching import SIDE
 
 
 def blockwise(

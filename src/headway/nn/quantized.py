@@ -162,7 +162,8 @@ def _in_halves() -> bool:
 class Rounding:
     """What became of a network's weights: `weights` of them now take `bytes` in place of `before`.
 
-    `error` is the norm of what the rounding changed over the norm of the weights.
+    `error` is the norm of what the rounding changed over the norm of the weights. `group` inputs
+    share a scale, 0 where all of a row do or there is none.
     """
 
     layers: int
@@ -170,10 +171,12 @@ class Rounding:
     before: int
     bytes: int
     error: float
+    group: int
 
     def __str__(self) -> str:
         sizes = f"{self.bytes / 1e6:,.1f} MB in place of {self.before / 1e6:,.1f}"
-        return f"{self.weights:,} weights in {sizes}, changed by {self.error:.2%} of their norm"
+        said = f"{self.weights:,} weights in {sizes}, changed by {self.error:.2%} of their norm"
+        return f"{said}, in groups of {self.group}" if self.group else said
 
 
 def quantize(network: nn.Module, bits: Bits) -> Rounding:
@@ -196,7 +199,8 @@ def quantize(network: nn.Module, bits: Bits) -> Rounding:
                 least = "int8" if owner is network and bits == "int4" else bits
                 setattr(owner, name, rounds.rounded([layer], least))
     error = (rounds.error / rounds.squares) ** 0.5 if rounds.squares else 0.0
-    return Rounding(rounds.layers, rounds.weights, rounds.before, rounds.bytes, error)
+    group = GROUP if bits == "int4" else 0
+    return Rounding(rounds.layers, rounds.weights, rounds.before, rounds.bytes, error, group)
 
 
 class _Rounds:

@@ -99,14 +99,12 @@ def read_timed(folder: Path) -> Timed:
     dtype: Literal["bfloat16", "float32"] = (
         "bfloat16" if recipe.train.dtype == "bfloat16" else "float32"
     )
-    flops = flops_a_token(shape)
+    flops, (machine, on_card) = flops_a_token(shape), _machine(environment)
     return Timed(
-        str(folder),
-        *_machine(environment),
-        dtype,
+        *(str(folder), machine, on_card, dtype),
         statistics.median(each["tokens_per_s"] for each in steady) / environment.get("ranks", 1),
         flops * repeats(shape, recomputes=recipe.train.checkpoint_activations),
-        flops * moved_a_flop(shape, dtype),
+        flops * moved_a_flop(shape, dtype, "accelerator" if on_card else "cpu"),
     )
 
 
@@ -174,6 +172,7 @@ def _described(found: Calibration) -> dict[str, Any]:
     return {
         "name": found.runs[0].machine,
         "memory": round(memory() / 1e9, 1),
+        "device": "cpu",
         "source": "its own trainings: the peak is no more than what they reached",
         "date": datetime.date.today(),
     }

@@ -8,7 +8,7 @@ from typing import Literal
 from headway.scaling.hardware import Hardware, Machine
 from headway.scaling.shapes import Shape
 from headway.settings.counting import forward_flops, training_flops
-from headway.settings.memory import Batch, TrainingBytes, training_bytes
+from headway.settings.memory import Batch, Device, TrainingBytes, training_bytes
 
 USED = 0.9  # of a device's memory: the rest is the allocator's and the driver's
 MOST_DEVICES = 131_072
@@ -39,6 +39,7 @@ class Placement:
     shards: int
     bytes: TrainingBytes
     memory: float  # bytes of a device
+    device: Device
     judged: bool
 
     def text(self) -> str:
@@ -66,9 +67,9 @@ def flops_a_token(shape: Shape) -> float:
     return 3.0 * sum(forward_flops(shape.settings, shape.n_tokens, shape.length).values())
 
 
-def moved_a_flop(shape: Shape, dtype: Literal["bfloat16", "float32"]) -> float:
+def moved_a_flop(shape: Shape, dtype: Literal["bfloat16", "float32"], device: Device) -> float:
     """Bytes that a training keeps for its backward pass, logits too, for each of its FLOPs."""
-    batch = Batch(1, shape.length, dtype)
+    batch = Batch(1, shape.length, dtype, device=device)
     kept = training_bytes(shape.settings, shape.n_tokens, batch).activations / shape.length
     return (kept + 4.0 * shape.n_tokens) / flops_a_token(shape)
 
@@ -94,6 +95,7 @@ def place(shape: Shape, machine: Machine, devices: int) -> Placement | None:
                 break
             found = Placement(
                 *(devices, machine.dtype, rows, recomputes, shards, need, machine.bytes),
+                device=machine.device,
                 judged=judged,
             )
             rows *= 2
@@ -113,7 +115,12 @@ def _fits(
 ) -> TrainingBytes | None:
     """The bytes of a training with so many rows at a time, None if a device has too few."""
     # a batch of the step before has left its gradients
-    batch = Batch(rows, shape.length, machine.dtype, recomputes=recomputes, accumulates=True)
+    batch = Batch(
+        *(rows, shape.length, machine.dtype),
+        recomputes=recomputes,
+        accumulates=True,
+        device=machine.device,
+    )
     settings, ids = shape.settings, shape.n_tokens
     need = training_bytes(settings, ids, batch, shards=shards, judges=judges)
     return need if need.peak <= USED * machine.bytes else None
@@ -152,7 +159,7 @@ def cost(
     recomputes: bool = False,
 ) -> Cost:
     """What so many FLOPs for so many tokens of a model take on `devices` of a machine."""
-    rates = hardware.rate(machine, share, moved=moved_a_flop(shape, machine.dtype))
+    rates = hardware.rate(machine, share, moved=moved_a_flop(shape, machine.dtype, machine.device))
     low, likely, high = (rate / repeats(shape, recomputes=recomputes) for rate in rates)
     device_hours = flops / likely / 3600
     hours = Range(*(flops / (rate * devices) / 3600 for rate in (high, likely, low)))

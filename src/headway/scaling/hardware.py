@@ -15,6 +15,7 @@ from pydantic import Field, PositiveFloat, ValidationError, model_validator
 from headway.base.errors import UserError, unknown
 from headway.base.files import cached, write_atomic
 from headway.settings.base import Settings, explain
+from headway.settings.memory import Device
 from headway.settings.toml import dump_toml
 
 SHIPPED = resources.files("headway") / "scaling" / "hardware.toml"
@@ -70,12 +71,13 @@ class Measured(Peak):
 class Machine(Settings):
     """One accelerator or processor; see the head of hardware.toml for the units.
 
-    `measured` was seen on this very machine.
+    `measured` was seen on this very machine. What is attended to in which way depends on `device`.
     """
 
     name: str
     peak: Peak
     memory: PositiveFloat
+    device: Device = "accelerator"
     bandwidth: PositiveFloat | None = None
     power: PositiveFloat | None = None
     source: str

@@ -50,6 +50,7 @@ class Ability:
             "name": f"{self.name}, {self.threads} threads" if self.device == "cpu" else self.name,
             "peak": {dtype: round(rate / 1e3, 4) for dtype, rate in self.products.items()},
             "memory": round(self.memory / 1e9, 1),
+            "device": "cpu" if self.device == "cpu" else "accelerator",
             "bandwidth": self.reading,
             "source": "headway bench machine",
             "date": datetime.date.today(),

@@ -111,7 +111,7 @@ def make_plan(question: Question, hardware: Hardware, law: ParametricLaw = BESIR
         devices = _devices(question, sizes, machine, rate)
         before, shape = (moved, again), sizes[0].shape
         if machine.measured is not None and machine.measured.moves is not None:
-            moved = moved_a_flop(shape, machine.dtype)
+            moved = moved_a_flop(shape, machine.dtype, machine.device)
         placed = place(shape, machine, devices)
         # once it had to recompute that stays paid for, or the size would go up and down for ever
         again = max(again, repeats(shape, recomputes=placed is not None and placed.recomputes))
@@ -169,7 +169,7 @@ def _paid(
     if question.loss is not None or (size.asked and question.tokens is not None):
         return size
     shape, placed = size.shape, place(size.shape, machine, devices)
-    moved = moved_a_flop(shape, machine.dtype)
+    moved = moved_a_flop(shape, machine.dtype, machine.device)
     flops = allowed * 3600 * hardware.rate(machine, question.utilisation, moved=moved)[1]
     if size.name == FOR_SERVING and question.serve_tokens is not None:
         flops -= question.serve_tokens * serving_flops(shape)

@@ -105,6 +105,7 @@ def _expected(planned: Planned, machine: str, rows: int, accumulate: int) -> dic
             placement.dtype,
             recomputes=placement.recomputes,
             accumulates=accumulate > 1,
+            device=placement.device,
         )
         settings, ids = planned.shape.settings, planned.shape.n_tokens
         need = training_bytes(settings, ids, batch, shards=placement.shards)

@@ -21,9 +21,18 @@ from headway.settings.counting import (
     stacks,
 )
 from headway.settings.model import DecoderSettings, EncoderSettings, StackSettings
-from headway.settings.reaching import SLAB, Band, Layers, layers, widths
+from headway.settings.reaching import (
+    CPU_CROSSING_DOCUMENTS,
+    SIDE,
+    SLAB,
+    Band,
+    Layers,
+    layers,
+    widths,
+)
 
 _EXACT = 4  # bytes of a float32 number
+Device = Literal["cpu", "accelerator"]
 LOSS_ROWS = 512  # as many rows of logits are held at a time: headway.training.losses.CHUNK
 
 
@@ -33,7 +42,8 @@ class Batch:
 
     Of the tokens a share `predicted` is scored: all of a decoder's, those hidden of an encoder's.
     With `accumulates` gradients of an earlier batch of the step are there already. Rows that are
-    `packed` hold several documents, so that fused attention needs a mask of its own.
+    `packed` hold several documents, so that fused attention needs a mask of its own; on a CPU that
+    is not built for long ones, which are attended to a block at a time.
     """
 
     rows: int
@@ -44,6 +54,7 @@ class Batch:
     accumulates: bool = False
     packed: bool = True
     predicted: float = 1.0
+    device: Device = "accelerator"
 
     @property
     def tokens(self) -> int:
@@ -152,7 +163,7 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
     D = settings.d_model
     for shape in stacks(settings):
         for some in layers(settings, shape.n_layers, batch.length, causal=shape.causal):
-            masked = _masked(shape, some, batch)
+            masked = _masked(settings, shape, some, batch)
             block = batch.tokens * _block(settings, shape, some, batch, masked=masked)
             added = _passing(settings, shape, some, batch)
             if batch.recomputes:
@@ -171,10 +182,18 @@ def _activations(settings: Countable, batch: Batch) -> tuple[int, int]:
     return kept + batch.tokens * below, working
 
 
-def _masked(shape: StackShape, some: Layers, batch: Batch) -> bool:
+def _masked(settings: StackSettings, shape: StackShape, some: Layers, batch: Batch) -> bool:
     """Whether attention is given a mask that is not just causal."""
     needed = some.masked or batch.packed or not shape.causal
-    return needed and not (some.band or some.mixed)
+    return needed and not (some.band or some.mixed or _in_blocks(settings, shape, batch))
+
+
+def _in_blocks(settings: StackSettings, shape: StackShape, batch: Batch) -> bool:
+    """Whether documents are attended to a block at a time: as headway.nn.attend chooses."""
+    documents = batch.packed and shape.causal and not shape.crosses
+    long = batch.length**2 >= CPU_CROSSING_DOCUMENTS["training"]
+    here = batch.device == "cpu" and batch.dtype == "float32"
+    return documents and long and here and _fuses(settings, batch)
 
 
 def _passing(settings: StackSettings, shape: StackShape, some: Layers, batch: Batch) -> int:
@@ -190,6 +209,8 @@ def _passing(settings: StackSettings, shape: StackShape, some: Layers, batch: Ba
     wide = (settings.score_rank or settings.head_width) + 1 if settings.score == "additive" else 1
     weights = round(batch.tokens * settings.n_heads * keys * wide * _EXACT)
     weights += _in_band(settings, some.band, batch) if some.band else 0
+    if not some.band and _in_blocks(settings, shape, batch):
+        weights += _of_blocks(settings, batch)
     return max(batch.tokens * inner, weights - batch.tokens * _feed_forward(settings, batch))
 
 
@@ -203,6 +224,16 @@ def _in_band(settings: StackSettings, band: Band, batch: Batch) -> int:
     arrays = 4 if settings.attention_dropout else 3
     copies = (3 * queries * H + 2 * keys * G) * K * batch.width
     return copies + 2 * keys * G * K * _EXACT + arrays * slab * _EXACT
+
+
+def _of_blocks(settings: StackSettings, batch: Batch) -> int:
+    """Bytes of the backward pass of attention in blocks: its sums, and three blocks of weights.
+
+    While those of a block are made, those of the block before and their gradients are still there.
+    """
+    H, G, K = settings.n_heads, settings.kv_heads, settings.head_width
+    blocks = 3 * batch.rows * H * SIDE**2
+    return (blocks + batch.tokens * (H + 2 * G) * K) * _EXACT
 
 
 def _fuses(settings: StackSettings, batch: Batch) -> bool:

@@ -11,6 +11,11 @@ from headway.settings.model import EncoderSettings, StackSettings
 # and times the width of a window that a text is, from which a layer is computed in a band
 LEAST, LINE, SLAB, BAND_CROSSING = 64, 16, 2**18, 4
 
+# Weights a head, T·S, from which rows of documents are attended to a block at a time on a CPU: what
+# headway.nn.attend chooses by, and what memory is counted by (benchmarks/results/attention.json)
+CPU_CROSSING_DOCUMENTS = {"training": 2048 * 2048, "inference": 4096 * 4096}
+SIDE = 512  # queries of such a block, and keys: 1 MB of weights a head
+
 
 class Band(NamedTuple):
     """Neighbouring queries that meet what any of them sees: headway.nn.banded.
