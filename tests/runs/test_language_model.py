@@ -129,6 +129,16 @@ def test_a_prompt_longer_than_the_context_is_told(model: LanguageModel, n: int) 
     assert len(found.ids) <= 2
 
 
+@pytest.mark.parametrize("id", [260, 999, -1, 2**40])
+@pytest.mark.parametrize("draft", [None, "lookup"])
+def test_an_id_that_the_model_has_no_row_for_is_told(
+    model: LanguageModel, id: int, draft: Any
+) -> None:
+    for row in ([id, 1], [1, id]):
+        with pytest.raises(UserError, match=f"prompt 2 has the id {id}; the model's are 0 to 259"):
+            model.generate_ids([[259], row], GREEDY, draft=draft)
+
+
 def test_a_text_needs_to_be_in_a_list(model: LanguageModel) -> None:
     with pytest.raises(UserError, match="a list of texts"):
         model.generate("abc", GREEDY)

@@ -15,6 +15,7 @@ import headway
 from headway.base.errors import UserError
 from headway.checkpoint.exchange.config import Config
 from headway.checkpoint.exchange.marian import settings_of
+from headway.runs.marian import start_id
 from headway.runs.translator import Translator
 
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -176,6 +177,30 @@ def test_what_is_wrong_is_one_message(
         (tmp_path / "a" / file).write_bytes(content)
     with pytest.raises(UserError, match=told):
         headway.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("start", [-1, 9999, 2**40])
+def test_a_start_that_the_model_has_no_row_for_is_one_message(
+    folder: Path, tmp_path: Path, start: int, cli: Any
+) -> None:
+    shutil.copytree(folder, tmp_path / "a")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["decoder_start_token_id"] = start
+    (tmp_path / "a" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    told = f"'decoder_start_token_id' is {start}; its target has the ids 0 to "
+    said = cli("translate", tmp_path / "a", stdin=b"ka\n")
+    assert (said.code, told in said.error) == (2, True)
+    for format in ("hf", "ctranslate2"):
+        with pytest.raises(UserError, match=told):
+            headway.export(tmp_path / "a", tmp_path / "b", format=format)
+
+
+def test_the_ids_of_a_start_are_those_of_the_target() -> None:
+    """A source of more ids than the target makes none of the latter."""
+    two = {"vocab_size": 50, "decoder_vocab_size": 9}
+    assert start_id(Config(two | {"decoder_start_token_id": 8}, "config.json")) == 8
+    with pytest.raises(UserError, match="is 9; its target has the ids 0 to 8"):
+        start_id(Config(two | {"decoder_start_token_id": 9}, "config.json"))
 
 
 def test_exports_go_along_with_the_models_of_sentencepiece(folder: Path, tmp_path: Path) -> None:

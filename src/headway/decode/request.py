@@ -45,6 +45,7 @@ class Ticket:
 
     def __init__(self, request: Request, n_tokens: int, device: torch.device) -> None:
         check_limits(1, [request.limit])
+        check_ids(request.ids, n_tokens)
         self.request = request
         self.ids: list[int] = []
         self.log_prob, self.ended, self.cancelled = 0.0, False, False
@@ -111,6 +112,17 @@ class Ticket:
 
     def _fail(self, error: Exception) -> None:
         self.error, self.done = error, True
+
+
+def check_ids(ids: Sequence[int], n_tokens: int, which: str = "the prompt") -> None:
+    """Raise UserError for an id that a model of so many has no row for."""
+    for id in ids:
+        if not 0 <= id < n_tokens:
+            raise UserError(
+                f"{which} has the id {id}; the model's are 0 to {n_tokens - 1:,}",
+                where="prompt",
+                todo="take the ids from the model's own tokeniser",
+            )
 
 
 def check_places(request: Request, memory: int) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from headway.base.errors import UserError, unknown
 from headway.decode.batching import ROUND
-from headway.decode.request import Request
+from headway.decode.request import Request, check_ids
 from headway.decode.speculative import Draft, LookUp, Smaller, speculate
 from headway.evaluate.likelihood import Likelihood
 from headway.models.decoder import Decoder
@@ -189,15 +189,18 @@ class LanguageModel:
         *,
         draft: Drafting | None = None,
     ) -> list[Generated]:
-        """Continue prompts that are ids already; else as `generate`."""
+        """Continue prompts that are ids already; else as `generate`.
+
+        Raises UserError for an id that the model has no row for, too.
+        """
         context = self.settings.max_length
         asked: list[tuple[Request, Writer]] = []
         for place, ids in enumerate(rows):
-            ids = ids or [self.tokenizer.opening()]
+            ids, which = ids or [self.tokenizer.opening()], f"prompt {place + 1}"
+            check_ids(ids, self.model.n_tokens, which)
             tell = partial(on_text, place) if on_text else None
             writer = Writer(self.tokenizer, ids[-1], sampling.stop, tell)
             own = replace(sampling, seed=sampling.seed + place)
-            which = f"prompt {place + 1}"
             asked.append((request_of(ids, own, writer, context, which), writer))
         if draft is not None:
             return [self._drafted(*each, draft) for each in asked]

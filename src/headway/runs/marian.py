@@ -46,7 +46,7 @@ def open_marian(folder: Path, device: torch.device) -> Translator:
 
 def marian_tokenizers(folder: Path, config: Config) -> Sides:
     """One tokenizer.json, one in each of two folders, or .spm files with their vocabulary."""
-    start = config.take("decoder_start_token_id", int)
+    start = start_id(config)
     if (folder / TOKENIZER).is_file():
         joint = _tokenizer(folder / TOKENIZER, start)
         return Sides(joint, joint)
@@ -61,6 +61,16 @@ def marian_tokenizers(folder: Path, config: Config) -> Sides:
         _pieces(folder / "source.spm", source_ids, said, start),
         _pieces(folder / "target.spm", target_ids, said, start),
     )
+
+
+def start_id(config: Config) -> int:
+    """What a translation begins with. Raises UserError if the decoder has no row for it."""
+    start = config.take("decoder_start_token_id", int)
+    n_target = config.take("decoder_vocab_size", int, config.take("vocab_size", int))
+    if not 0 <= start < n_target:
+        what = f"'decoder_start_token_id' is {start}; its target has the ids 0 to {n_target - 1}"
+        raise UserError(what, where=config.where, todo="copy the file again")
+    return start
 
 
 def _tokenizer(path: Path, start: int) -> Tokenizer:
