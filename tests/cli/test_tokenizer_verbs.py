@@ -50,7 +50,8 @@ def test_train_is_what_a_recipe_would_learn(toy: Path, bpe: Path) -> None:
 
 def test_train_takes_the_keys_of_a_recipe(cli: Cli, tmp_path: Path) -> None:
     defaults = inspect.signature(verbs.train).parameters
-    for key in ("kind", "size", "min_count", "lowercase", "strip_accents"):
+    of_training = {"joint", "file", "target_file", "dropout"}
+    for key in PairTokenizerSettings.model_fields.keys() - of_training:
         assert defaults[key].default == PairTokenizerSettings.model_fields[key].default
     text = tmp_path / "text.gz"
     text.write_bytes(gzip.compress("\ufeffÉtÉ été Un\r\nun été\n".encode()))
@@ -59,6 +60,12 @@ def test_train_takes_the_keys_of_a_recipe(cli: Cli, tmp_path: Path) -> None:
     assert said.code == 0, said.err
     made = Tokenizer.from_json((tmp_path / "a.json").read_text(encoding="utf-8"), where="x")
     assert made.pieces(range(4, len(made))) == ["▁ete", "▁un"]
+    out = tmp_path / "b.json"
+    assert cli("tokenizer", "train", text, "--out", out, "--rule", "gpt2").code == 0
+    texts = ["ÉtÉ été Un", "un été"]
+    of_gpt2 = train_tokenizer(PairTokenizerSettings(rule="gpt2"), texts).to_json()
+    assert out.read_text(encoding="utf-8") == of_gpt2
+    assert of_gpt2 != train_tokenizer(PairTokenizerSettings(), texts).to_json()
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])

@@ -19,7 +19,9 @@ from headway.data.lines import stream_lines
 from headway.data.stream import line_windows
 
 if TYPE_CHECKING:
+    from headway.tokens.codec import Codec
     from headway.tokens.inspection import Piece, TextFacts, TokenizerFacts
+    from headway.tokens.text import TextTokenizer
     from headway.tokens.tokenizer import Tokenizer
 
 Side = Literal["source", "target"]
@@ -61,6 +63,7 @@ def train(
     min_count: Annotated[
         int, typer.Option(help="Rarer characters or words are unknown, rarer pairs not merged.")
     ] = 1,
+    rule: Annotated[str, typer.Option(help="By which bpe finds words: marks or gpt2.")] = "marks",
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Make all small letters; accents stay.")
     ] = False,
@@ -70,14 +73,14 @@ def train(
 ) -> None:
     """Learn a tokeniser from the lines of text files.
 
-    The options are the keys of the table tokenizer in a recipe.
+    The options are keys of the table tokenizer in a recipe.
 
     Example: headway tokenizer train text.fr text.en --kind bpe --size 8000 --out tokenizer.json
     """
     from headway.settings.base import parse
     from headway.settings.tokenizer import TokenizerSettings
 
-    table = {"kind": kind, "size": size, "min_count": min_count}
+    table = {"kind": kind, "size": size, "min_count": min_count, "rule": rule}
     table |= {"lowercase": lowercase, "strip_accents": strip_accents}
     settings = parse(TokenizerSettings, table, where="headway tokenizer train")
     refuse_same(out, *files)
@@ -100,9 +103,11 @@ def encode(
     ] = False,
     side: SideOption = None,
 ) -> None:
-    """Turn lines of standard input into lines of ids, as a model sees them.
+    """Turn lines of standard input into lines of ids.
 
-    Line i of the output belongs to line i of the input; each ends with the end symbol.
+    Line i of the output belongs to line i of the input. Each ends with the end symbol, as a
+    translator sees it; the tokenisers of other runs give the ids of the text alone, since what
+    frames it depends on the model.
 
     Example: headway tokenizer encode tokenizer.json < text.fr > ids.txt
     """
@@ -164,7 +169,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="tokenizer")
 
 
-def _opened(place: Path, side: str | None) -> Tokenizer:
+def _opened(place: Path, side: str | None) -> Tokenizer | TextTokenizer:
     """The tokeniser in a file or in the folder of a run."""
     if side is not None and side not in get_args(Side):
         raise unknown("side", side, get_args(Side), where="--side")
@@ -178,9 +183,15 @@ def _opened(place: Path, side: str | None) -> Tokenizer:
             say(f"{place}: {note}")
         return found.tokenizer
     from headway.checkpoint.run import RunFolder
+    from headway.runs.text_tokenizers import run_tokenizer
     from headway.runs.tokenizers import Tokenizers
 
-    both = Tokenizers.read(RunFolder(place))
+    folder = RunFolder(place)
+    if "n_tokens" in folder.whole_config():  # a translator has two numbers of ids
+        if side is not None:
+            raise UserError("--side is for the run of a translator", where=str(place))
+        return run_tokenizer(folder)
+    both = Tokenizers.read(folder)
     if side is None and both.source is not both.target:
         raise UserError(
             "this run has a tokeniser for each side",
@@ -234,11 +245,12 @@ def _show_tokenizer(facts: TokenizerFacts) -> None:
     print(f"longest tokens  {_listed(facts.longest)}")
 
 
-def _shown(made: Tokenizer, lines: Iterable[str], n: int) -> Iterator[str]:
+def _shown(made: Codec, lines: Iterable[str], n: int) -> Iterator[str]:
     """`lines` as they pass, the pieces of the first `n` shown."""
     for number, line in enumerate(lines):
         if number < n:
-            _show_pieces(made.pieces(made.encode([line])[0][:-1]))
+            ((ids, _),) = made.cut([line])
+            _show_pieces(made.pieces(ids))
         yield line
 
 
@@ -255,7 +267,7 @@ def _show_pieces(pieces: Sequence[str]) -> None:
     console.print(Text.assemble(*parts))
 
 
-def _show_text(found: TextFacts, made: Tokenizer) -> None:
+def _show_text(found: TextFacts, made: Codec) -> None:
     rates = found.rates()
     print()
     print(f"lines           {found.lines:,}")

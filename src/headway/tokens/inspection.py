@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headway.base.showing import Table, escaped
+from headway.tokens.codec import Codec
 from headway.tokens.lossless import is_byte_level
 from headway.tokens.specials import File, find_specials
 from headway.tokens.tokenizer import Tokenizer
@@ -137,7 +138,7 @@ class Cuts:
         )
 
 
-def inspect_tokenizer(tokenizer: Tokenizer) -> TokenizerFacts:
+def inspect_tokenizer(tokenizer: Codec) -> TokenizerFacts:
     """Kind, size, losses, special tokens and the longest tokens of a tokeniser."""
     file = json.loads(tokenizer.to_json())
     specials = {added["content"]: added["id"] for added in file["added_tokens"] if added["special"]}
@@ -160,7 +161,7 @@ def inspect_cuts(tokenizer: Tokenizer, lines: Sequence[str]) -> Cuts:
     return Cuts(tuple(map(tuple, cut)), tokenizer.pieces([tokenizer.unk])[0])
 
 
-def inspect_texts(tokenizer: Tokenizer, lines: Iterable[str]) -> TextFacts:
+def inspect_texts(tokenizer: Codec, lines: Iterable[str]) -> TextFacts:
     """Count what `tokenizer` makes of `lines`, read once; memory grows with distinct unknowns."""
     seen = _Seen(lines)
     used, lost, first = Counter[int](), Counter[str](), dict[str, int]()
