@@ -67,7 +67,7 @@ def fit(  # long: its options
 
     Example: headway scaling fit runs.csv --drop-highest 5 --json fit.json --picture fit.svg
 
-    Example: headway scaling fit runs/sweep/*
+    Example: headway scaling fit runs/sweep/runs/*
     """
     if picture is not None:
         from headway.lens.figures import picture_kind

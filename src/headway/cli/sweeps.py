@@ -64,7 +64,7 @@ def sweep(  # long: its options
     Sizes keep the recipe's proportions; its learning rate is carried to other widths by μP.
     Called again with --out alone it goes on where it was, even after kill -9.
 
-    Example: headway scaling sweep lm/stdlib --budgets 1e12,3e12,1e13 --held-out 4 --out runs/law
+    Example: headway scaling sweep lm/bytes --budgets 5e10,1.6e11,5e11 --held-out 4 --out runs/law
 
     Example: headway scaling sweep --out runs/law --list
     """
