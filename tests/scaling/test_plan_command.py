@@ -169,3 +169,13 @@ def test_encoders_and_translators_come_to_theirs(cli: Cli, name: str) -> None:
     said = cli("info", name)
     assert said.code == 0, said.err
     assert "attention in full" in said.out.decode()
+
+
+def test_a_loss_above_that_of_guessing_is_told(cli: Cli) -> None:
+    """The laws were fitted to models thousands of times as large as ten minutes of a laptop."""
+    said = cli("plan", "--hours", "10min", "--machine", "laptop-cpu")
+    text = " ".join(said.out.decode().split())
+    assert "Guessing among 4,096 ids has a loss of ln 4,096 = 8.32" in text
+    assert "no loss to expect: compute-optimal, for serving, little text." in text
+    said = cli("plan", "--money", "1k")
+    assert "Guessing" not in said.out.decode()

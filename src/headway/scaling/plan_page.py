@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -43,7 +44,9 @@ def question_text(plan: Plan) -> str:
 
 
 def outside_text(plan: Plan) -> list[str]:
-    """Which choices are outside of what the law was measured on; no line if none is."""
+    """Which choices are outside of what the law was measured on, and which no law can speak of; no
+    line if none is.
+    """
     names = [choice.name for choice in plan.choices if choice.outside]
     known = plan.law.measured
     spans = [
@@ -55,9 +58,19 @@ def outside_text(plan: Plan) -> list[str]:
         )
         if span is not None
     ]
-    if not names:
-        return []
-    return [f"? is outside what the law was measured on ({', '.join(spans)}): {', '.join(names)}."]
+    said = []
+    if names:
+        where = f"{', '.join(spans)}): {', '.join(names)}"
+        said = [f"? is outside what the law was measured on ({where}."]
+    ids = {each.shape.n_tokens for each in plan.choices}
+    for n, bound in ((n, math.log(n)) for n in sorted(ids)):
+        worse = [c.name for c in plan.choices if c.shape.n_tokens == n and c.loss.likely > bound]
+        if worse:
+            said.append(
+                f"Guessing among {n:,} ids has a loss of ln {n:,} = {bound:.2f}: what the law says "
+                f"is above it and no loss to expect: {', '.join(worse)}."
+            )
+    return said
 
 
 def write_page(plan: Plan, path: Path) -> None:
