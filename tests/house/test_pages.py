@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
+import typer
 from babel import Locale
 
+from headway.cli.main import app
 from headway.data.cldr.inventory import KINDS, inventory
 from headway.settings.base import Settings
 from headway.settings.data import (
@@ -77,7 +80,7 @@ TABLES: list[tuple[str, str, type[Settings]]] = [
     ("`[data]` of documents", "data.", DocumentSettings),
     (f"{SOURCES}the interpreter's own text", "", BuiltinTexts),
     ("`[masking]`", "masking.", MaskingSettings),
-    ("`[evaluate]` with documents", "evaluate.", TextEvaluateSettings),
+    ("`[evaluate]` with documents or answers", "evaluate.", TextEvaluateSettings),
     ("`[data]` of labelled texts", "data.", LabelSettings),
     ("`[data]` of prompts and answers", "data.", AnswerSettings),
     ("`[train.lora]`", "train.lora.", LoraSettings),
@@ -201,3 +204,36 @@ def test_the_page_of_the_corpus_shows_what_is_in_it() -> None:
     pieces = made.source_joiner.take_apart(shown[1])[::2]
     assert source["standard"].join(pieces) == shown[1]
     assert target["standard"].join([items[piece] for piece in pieces]) == shown[2]
+
+
+def verbs(command: Any, name: str) -> list[str]:
+    """What can be called, groups of verbs aside."""
+    if not hasattr(command, "commands"):
+        return [name]
+    found = command.commands.items()
+    return [each for word, below in found for each in verbs(below, f"{name} {word}")]
+
+
+def test_the_page_of_the_command_line_has_every_verb() -> None:
+    page = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
+    found = [verb.strip("`") for verb, _ in rows(page)]
+    assert sorted(found) == sorted(verbs(typer.main.get_command(app), "headway"))
+
+
+def test_the_reference_names_what_load_gives() -> None:
+    from headway.runs import open_model
+
+    page = (DOCS / "reference/index.md").read_text(encoding="utf-8")
+    table = rows(section(page, "From Python"))
+    kinds = {kind.strip("`"): re.findall(r"`(\w+)`", methods) for _, kind, methods in table}
+    assert {getattr(open_model, kind) for kind in kinds} == set(get_args(open_model.Opened))
+    for kind, methods in kinds.items():
+        assert all(callable(getattr(getattr(open_model, kind), name)) for name in methods)
+
+
+def test_the_table_of_extras_has_all() -> None:
+    page = (DOCS / "tutorial/first-run.md").read_text(encoding="utf-8")
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    named = [extra.strip("`") for extra, _ in rows(section(page, "Install"))]
+    extras = project["project"]["optional-dependencies"].keys()
+    assert sorted(named) == sorted(extras - {"dev", "docs"})
