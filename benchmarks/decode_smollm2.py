@@ -83,11 +83,11 @@ def rows(rounds: int) -> list[Row]:
         speeds: dict[str, dict[str, list[Turn]]] = {}
         here = find_spec("llama_cpp") is not None
         if not here:
-            about = {"case": CASE, "peer": "llama.cpp"}
-            found.append(about | {"reason": "llama-cpp-python is not installed"})
+            reason = "llama-cpp-python is not installed"
+            found.append({"case": CASE, "peer": "llama.cpp", "reason": reason})
         limits: dict[str, float] = {}
         command = _command("limits", "", gguf_path(), folder)
-        about = {"case": f"{CASE}-one", "peer": "the machine's limit"}
+        about: Row = {"case": f"{CASE}-one", "peer": "the machine's limit"}
         found += rows_or_reason(about, _limits, command, limits)
         for work, names in WORK.items():
             present = [name for name in names if here or not name.startswith("llama")]
