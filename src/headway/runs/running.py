@@ -123,7 +123,7 @@ class Run:
 
 
 def _told(value: Any) -> str:
-    return "none" if value is None else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def material_of(task: Task[Any]) -> Material:

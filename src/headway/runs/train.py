@@ -118,15 +118,39 @@ def _probed(
 ) -> Task[Any]:
     """The task with the dtype that the first rank finds faster, compiled where it finds that so."""
 
-    def decided(find: Callable[[Trainer], int]) -> int:
-        found = find(make_trainer(task, device, TrainState(), weights, ALONE)) if ranks.leads else 0
-        return int(ranks.told([found])[0])
-
     if task.recipe.train.dtype == "auto":
-        found = decided(lambda trainer: DTYPES.index(faster_dtype(trainer)))
-        task = _with(task, dtype=DTYPES[found])
+        faster = _decided(
+            lambda trainer: DTYPES.index(faster_dtype(trainer)), task, device, weights, ranks
+        )
+        task = _with(task, dtype=DTYPES[faster])
     asked = task.recipe.train.compile is True or may_compile(task.recipe.train, device)
-    return _with(task, compile=asked and bool(decided(compiles_here)))
+    return _with(
+        task, compile=asked and bool(_decided(compiles_here, task, device, weights, ranks))
+    )
+
+
+def _compiled_as_before(
+    task: Task[Any], stored: Recipe, device: torch.device, ranks: Ranks
+) -> Task[Any]:
+    """The task of a run that goes on: `auto` is what it became, where that still works here."""
+    asked = task.recipe.train.compile
+    asked = stored.train.compile if asked == "auto" else asked
+    task = _with(task, compile=asked is True)
+    if asked is not True:
+        return task
+    return _with(task, compile=bool(_decided(compiles_here, task, device, None, ranks)))
+
+
+def _decided(
+    find: Callable[[Trainer], int],
+    task: Task[Any],
+    device: torch.device,
+    weights: Mapping[str, Tensor] | None,
+    ranks: Ranks,
+) -> int:
+    """What the first rank finds by trials of its own."""
+    found = find(make_trainer(task, device, TrainState(), weights, ALONE)) if ranks.leads else 0
+    return int(ranks.told([found])[0])
 
 
 def _with(task: Task[Any], **update: Any) -> Task[Any]:
@@ -157,6 +181,7 @@ def _resumed(
     settings = _asked(recipe, overrides, folder, stored)
     _refuse_changes(folder, stored, settings)
     task = task_of(settings).prepare(settings, folder)
+    task = _compiled_as_before(task, stored, device, ranks)
     _check_data(folder, material_of(task).hashes)
     checkpoint, passed_over = newest_checkpoint(folder.checkpoints)
     for line in passed_over:

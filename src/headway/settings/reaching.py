@@ -12,7 +12,7 @@ from headway.settings.model import EncoderSettings, StackSettings
 LEAST, LINE, SLAB, BAND_CROSSING = 64, 16, 2**18, 4
 
 # Weights a head, T·S, from which rows of documents are attended to a block at a time on a CPU: what
-# headway.nn.attend chooses by, and what memory is counted by (benchmarks/results/attention.json)
+# headway.nn.attend chooses by, and what memory is counted by (benchmarks/attention.py)
 CPU_CROSSING_DOCUMENTS = {"training": 2048 * 2048, "inference": 4096 * 4096}
 SIDE = 512  # queries of such a block, and keys: 1 MB of weights a head
 

@@ -42,14 +42,15 @@ def compiles_here(trainer: Trainer) -> bool:
     """
     if not stacks_of(trainer.model):
         return False
-    plain = None if trainer.settings.compile is True else _tried(trainer, compiled=False)
-    steps = trainer.settings.steps
-    if plain is not None and plain.later * steps < SHORTEST:
-        return False
+    plain, steps = None, trainer.settings.steps
     try:
+        if trainer.settings.compile is not True:
+            plain = _tried(trainer, compiled=False)
+            if plain.later * steps < SHORTEST:
+                return False
         compiled = _tried(trainer, compiled=True)
     except NotFinite:
-        return True  # the training itself will tell
+        return trainer.settings.compile is True  # the training itself will tell
     except RuntimeError as error:
         reason = str(getattr(error, "inner_exception", error)).strip().splitlines()[0]
         say(f"notice: torch.compile fails here ({reason}); the training goes without it")
